@@ -1,19 +1,22 @@
-"""The library of "Transformers, Measured": one flat module per chapter, each short enough to be read in class.
+"""The library of "Transformers, Measured": one flat module per chapter, each short enough to read in class.
 
 The Transformer, in the order of the course: `embeddings attention masks heads positions feed_forward normalization
-blocks gpt counting encoder_decoder training sampling beam cache efficiency pretrained`; what several of them share:
-`config trace arguments checks linear files record told`; what training is made of: `gradients processes checkpoints`.
-`tinytown`: the world of text whose entropy is known. `hub`: public weights, other libraries' formats. `claims`: the
-engine of experiments on what is said about Transformers. `live`: the engine of live figures. `ladder`: the model that
-grows through the course. `grading`: one answer in a notebook, judged. `classroom`: a whole class. `room`: a class live,
-its guesses together. `lessons`: the teacher's notes, and courses planned from them. `bench`: how fast all of it is,
-beside what would be used instead. `site`: the web edition and the slides. `cli`: the commands. `chapters`: what
-teaches, a folder per chapter; `contents` and `chapters.toml`: their order, names and titles; `glossary`: their terms.
-`handout`: the learner's folder; `pull`: a clone brought up to date; `wheel`: what pip installs. Nothing imports upward,
-and no chapter another: what runs knows nothing of what teaches; `claims` and `live` build on what runs, `grading` and
-`ladder` on these, on all of these `bench` and `lessons`, and on that `chapters`, `classroom`, `room`, `site` and `cli`.
+blocks gpt counting encoder_decoder training sampling beam cache efficiency pretrained`. Shared by several of them:
+`config trace arguments checks linear files record told`. Used in training: `gradients processes checkpoints`.
+
+`tinytown`: a world of text with known entropy. `hub`: public weights and other libraries' formats. `claims`: the engine
+of experiments on common statements about Transformers. `live`: the engine of interactive figures. `ladder`: the model
+that grows through the course. `grading`: checks one answer in a notebook. `classroom`: grades a full class. `room`:
+collects a class's guesses live. `lessons`: teachers' notes and course plans. `bench`: speed compared with other
+libraries. `site`: the web edition and the slides. `cli`: the commands. `chapters`: teaching material, one folder per
+chapter. `contents`: the chapters' order, names and titles, from `chapters.toml`. `glossary`: their terms. `formulas`:
+mathematics in texts. `handout`: the learner's folder. `pull`: updates a clone. `wheel`: the files that pip installs.
+
+Modules import only from their own or lower layers, and no chapter imports another. The Transformer does not depend
+on the teaching material. `claims` and `live` build on it, then come `grading` and `ladder`, then `bench` and `lessons`,
+and at the top `chapters`, `classroom`, `room`, `site` and `cli`.
 
 `python -m course_lib --help` lists the commands.
 """
 
-__version__ = "0.1.0"  # the one place: pyproject.toml reads it here
+__version__ = "0.1.0"  # defined only here; pyproject.toml reads it

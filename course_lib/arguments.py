@@ -1,6 +1,6 @@
-"""Arguments: what each may be is said once, in the signature, and an error says it again where a call does not fit.
+"""Arguments: a signature declares what each argument may be, and errors repeat it when a call does not fit.
 
-`require_arguments` stands at the border, where a call enters; `require_fitting_call` asks once a layer's call failed.
+`require_arguments` checks a call before it runs; `require_fitting_call` explains a layer's call that failed.
 """
 
 import inspect
@@ -16,25 +16,25 @@ from torch import Tensor, nn
 
 from course_lib import checks
 
-NUMBERS = {int: Integral, float: Real}  # of any library, but True is no number
+NUMBERS = {int: Integral, float: Real}  # from any library; True is not a number
 WORDS = {int: "a whole number", float: "a number", bool: "True or False", str: "a string", type(None): "None"}
 MADE = {"TransformerConfig": ", made by TransformerConfig(…), preset(name) or TransformerConfig.from_dict(values)"}
-RAW = (  # of a call deep inside
+RAW = (  # errors from a call deep inside
     RuntimeError, NotImplementedError, AttributeError, IndexError, TypeError, ValueError, KeyError,
 )  # fmt: skip
 
 
 def require_arguments(function: Callable, given: Mapping[str, Any], numbers: bool = False) -> None:
-    """Raise TypeError or ValueError unless every argument is what the function's signature says.
+    """Raise TypeError or ValueError unless every argument fits the function's signature.
 
-    given: the arguments by name, as `locals()` has them before a function sets others. numbers: look at
-        single numbers too; most have a range, and a check of their own that names it.
+    given: the arguments by name, such as `locals()` in the function's first line. numbers: also check single
+        numbers; most of them have a range and a separate check that names it.
     """
     sizes: dict[str, tuple[str, int]] = {}
     for name, hint in _hints(getattr(function, "__func__", function)).items():
         value = given.get(name)
         if isinstance(value, Tensor) and value.is_meta and _is_tensor(hint):
-            raise ValueError(f"{name} is on the meta device, where a tensor has a shape and no numbers: give it some")
+            raise ValueError(f"{name} is on the meta device, where a tensor has a shape but no numbers: give it some")
         if name in given and _is_tensor(hint) and not _allows_more(hint) and value is not None:
             checks.require_tensors(**{name: value})
         if name in given and (numbers or not _is_number(hint)) and not fits(value, hint):
@@ -47,7 +47,7 @@ def require_arguments(function: Callable, given: Mapping[str, Any], numbers: boo
 
 
 def named(function: Callable, *args, **kwargs) -> dict[str, Any]:
-    """Return the arguments of a call by name; none if it lacks one or has too many, which Python says itself."""
+    """Return the arguments of a call by name; an empty dictionary if they do not match, which Python reports itself."""
     signature = inspect.signature(function)
     try:
         given = signature.bind(*args, **kwargs).arguments
@@ -58,10 +58,10 @@ def named(function: Callable, *args, **kwargs) -> dict[str, Any]:
 
 
 def require_fitting_call(layer: nn.Module, args: tuple, kwargs: dict, error: Exception) -> None:
-    """Raise an error that names the arguments of a call that failed; nothing if the error came from elsewhere."""
+    """Raise an error that names the arguments of a failed call; do nothing if the error came from elsewhere."""
     where = [frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(error.__traceback__)][-1]
-    # A check has said it already; or it is more exact than these, such as a full memory, or a training that diverged;
-    # or a part that somebody else wrote has failed, within a model of ours.
+    # A check has reported it already, the error is more exact than ours (out of memory, or training has diverged), or
+    # it comes from code that is neither ours nor PyTorch's.
     if type(error) not in RAW or where == checks.__name__ or where.partition(".")[0] not in ("course_lib", "torch"):
         return
     if given := named(layer.forward, *args, **kwargs):
@@ -79,7 +79,7 @@ def _refuse(layer: nn.Module, given: Mapping[str, Any], error: Exception) -> NoR
 
 @cache
 def _hints(function: Callable) -> dict[str, Any]:
-    """Return what the signature says of each argument that it says something of."""
+    """Return the type hint of each argument that has one."""
     hints = getattr(function, "__annotations__", {})
     return {name: hint for name, hint in hints.items() if name != "return" and not isinstance(hint, str)}
 
@@ -93,7 +93,7 @@ def _is_tensor(hint: Any) -> bool:
 
 
 def _parts(hint: Any) -> tuple:
-    """Return the hints of which one must fit."""
+    """Return the alternatives in a hint: a value must fit one of them."""
     return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
@@ -102,12 +102,12 @@ def _is_number(hint: Any) -> bool:
 
 
 def _allows_more(hint: Any) -> bool:
-    """Whether something else than a tensor or nothing may stand here."""
+    """Return whether the hint allows anything other than a tensor or None."""
     return not all(_is_tensor(part) or part is type(None) for part in _parts(hint))
 
 
 def _named_sizes(value: Any, hint: Any) -> Iterable[tuple[str, int]]:
-    """Return the sizes of a tensor to which the signature gives names, such as B and T."""
+    """Return the sizes of a tensor that have names in the signature, such as B and T."""
     if not isinstance(value, Tensor):
         return []
     dims: list[str] = next(
@@ -119,7 +119,7 @@ def _named_sizes(value: Any, hint: Any) -> Iterable[tuple[str, int]]:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is what a hint says; of a collection the entries too, unless looking would use them up."""
+    """Return whether a value fits a hint. Also check a collection's entries, unless iterating would consume them."""
     origin, parts = get_origin(hint), get_args(hint)
     if hint is Any:
         return True
@@ -137,7 +137,7 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def _beyond(value: Any, hint: type) -> bool:
-    """Whether a number is too large for a tensor of such numbers."""
+    """Return whether a number is too large for a tensor of this type."""
     return isinstance(value, int) and abs(value) >= (1 << 63 if hint is int else 10**300)
 
 
@@ -154,7 +154,7 @@ def _fits_collection(value: Any, origin: Any, parts: tuple) -> bool:
 
 
 def in_words(hint: Any) -> str:
-    """Say what a hint allows: "a whole number", "a float tensor of shape (B, T, d_model)", "one of …"."""
+    """Describe what a hint allows: "a whole number", "a float tensor of shape (B, T, d_model)", "one of …"."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return " or ".join(in_words(part) for part in parts)
@@ -171,7 +171,7 @@ def in_words(hint: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """Show what was given: of a tensor its shape, type and device, of anything else how it prints, and its type."""
+    """Describe a value: a tensor by its shape, dtype and device, anything else by its repr and its type."""
     if isinstance(value, Tensor):
         where = "" if value.device.type == "cpu" else f" on {value.device}"
         return f"a tensor of shape {tuple(value.shape)}, {value.dtype}{where}"

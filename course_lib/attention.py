@@ -1,7 +1,7 @@
-"""Attention: every token asks, all tokens answer, and the answers are mixed by how well they fit.
+"""Attention: each token averages the values of all tokens, weighted by how well their keys match its query.
 
-Chapter 2 (Vaswani et al. 2017): the operation in plain steps, which give the weights, and as PyTorch's fused kernel,
-which is faster and does not. `heads` runs several of them side by side.
+Chapter 2 (Vaswani et al. 2017). There are two versions: plain steps, which also return the weights, and PyTorch's fused
+kernel, which is faster but does not. `heads` runs several attentions in parallel.
 """
 
 import math
@@ -18,24 +18,24 @@ def scaled_dot_product_attention(
     query: Float[Tensor, "... T D"], key: Float[Tensor, "... S D"], value: Float[Tensor, "... S D_v"],
     mask: Bool[Tensor, "..."] | None = None, dropout_p: float = 0.0, score_bias: Float[Tensor, "..."] | None = None,
 ) -> tuple[Float[Tensor, "... T D_v"], Float[Tensor, "... T S"]]:  # fmt: skip
-    """Compare each query with all keys, then average the values by how well they match: a soft dictionary look-up.
+    """Compare each query with all keys, and average the values by how well the keys match: a soft dictionary look-up.
 
     weights = softmax(Q Kᵀ / sqrt(D)),   output = weights V
 
-    Dividing by sqrt(D) keeps the scores at the same spread for every D, so that softmax neither saturates nor fades.
+    Dividing by sqrt(D) gives scores the same standard deviation for every D, so a large D does not saturate softmax.
 
     Args:
-        query, key, value: any leading dimensions, equal or broadcastable. value may have another size D_v than query.
+        query, key, value: with leading dimensions that are equal or broadcastable. D_v may differ from D.
         mask: boolean, True = may attend, broadcastable to (…, T, S). A query that may attend to nothing gets zeros.
-        dropout_p: probability with which a weight is dropped. The weights returned are those before dropout.
+        dropout_p: probability of dropping each weight. The returned weights are from before dropout.
         score_bias: numbers added to the scores, broadcastable to (…, T, S), such as alibi_bias; −inf hides a key.
-    Returns: (output, weights). Each row of weights sums to 1, or to 0 if nothing is allowed. Scores that leave the
-        range of the dtype (in float16 beyond 65,504) may make it NaN.
-    Errors: ValueError if the sizes do not fit, or the mask is not boolean or fits the rows and the heads alike.
+    Returns: (output, weights). Each row of weights sums to 1, or to 0 if the mask allows nothing. A row can become
+        NaN if scores exceed the range of the dtype (65,504 in float16).
+    Errors: ValueError if the sizes do not fit, or the mask is not boolean or ambiguous (per row or per head).
     Source: Vaswani et al. 2017, eq. 1.
     """
     require_attention_sizes(query, key, value, dropout_p, mask, score_bias)
-    # The query is divided rather than the product: in float16 a product may overflow whose score is in range.
+    # Divide the query, not the product: in float16 the product can overflow even if the scaled score is in range.
     scores = (query / math.sqrt(query.shape[-1])) @ key.transpose(-2, -1)  # (..., T, S)
     if score_bias is not None:
         score_bias = score_bias.to(scores)
@@ -45,8 +45,8 @@ def scaled_dot_product_attention(
         weights = scores.softmax(dim=-1)
     else:
         nothing_allowed = ~mask.any(dim=-1, keepdim=True)  # (..., T, 1)
-        # Softmax over nothing but −inf is 0 / 0. Such a row goes through softmax as zeros and its weights are cleared
-        # afterwards, so that NaN appears neither here nor in the backward pass.
+        # Softmax of a row that contains only −inf is 0 / 0. We replace such a row by zeros and set its weights to 0
+        # afterwards, so that neither the forward nor the backward pass produces NaN.
         scores = scores.masked_fill(~mask, -torch.inf).masked_fill(nothing_allowed, 0.0)
         weights = scores.softmax(dim=-1).masked_fill(nothing_allowed, 0.0)
     output = F.dropout(weights, dropout_p) @ value  # (..., T, D_v)
@@ -54,14 +54,14 @@ def scaled_dot_product_attention(
 
 
 def fused_attention(query, key, value, mask=None, dropout_p=0.0, score_bias=None, is_causal=False) -> Tensor:
-    """Return the output of scaled_dot_product_attention from one kernel of PyTorch, which never stores the weights.
+    """Return the output of scaled_dot_product_attention, using PyTorch's fused kernel, which never stores the weights.
 
-    The arguments are the same. is_causal lets query t see keys 0 … t; it goes without a mask and a score_bias.
+    The arguments are the same. With is_causal, query t sees keys 0 … t; mask and score_bias must then be None.
     """
     if score_bias is not None:
         require_broadcast(score_bias, (*query.shape[:-1], key.shape[-2]), "score_bias")
         score_bias = score_bias.to(query)
         mask = score_bias if mask is None else score_bias.masked_fill(~mask, -torch.inf)  # (..., T, S)
     if mask is not None:
-        mask = mask[(None,) * (query.ndim - mask.ndim)]  # the kernel wants every dimension
+        mask = mask[(None,) * (query.ndim - mask.ndim)]  # the kernel requires all dimensions
     return F.scaled_dot_product_attention(query, key, value, mask, dropout_p, is_causal)

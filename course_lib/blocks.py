@@ -1,4 +1,4 @@
-"""Blocks (chapter 8): attention and feed-forward, each on a branch beside the residual stream; a stack of blocks."""
+"""Blocks (chapter 8): attention and feed-forward, each on a branch of the residual stream; a stack of blocks."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -20,15 +20,15 @@ from course_lib.positions import RelativeBias, added_positions, relative_positio
 
 
 class TransformerBlock(Layer):
-    """Add to the residual stream x what two branches read from it: attention, then feed-forward.
+    """Add the outputs of two branches to the residual stream x: attention, then feed-forward.
 
-    In pre-norm nothing stands on the path from x to x, and the gradient passes along it as it is; in post-norm each sum
-    is normalized. In parallel both branches read one x. With cross_attention a third one between them attends to a
+    In pre-norm only the inputs of branches are normalised, so gradients pass through the stream unchanged; in post-norm
+    each sum is. If parallel, both branches read the same x. With cross_attention a third branch in between attends to a
     context. Blocks of the decoder family and blocks with cross_attention are causal: no token sees a later one.
 
     Parameters: `norm1 attention norm2 feed_forward`, with cross_attention also `cross_norm cross_attention`.
     Shapes: x (B, T, d_model) → the same.
-    Errors: ValueError for a context that nothing reads, or none where one is read.
+    Errors: ValueError for a context without cross_attention, or cross_attention without a context.
     Source: Vaswani et al. 2017 (post-norm); Radford et al. 2019 (GPT-2, pre-norm).
     """
 
@@ -57,9 +57,9 @@ class TransformerBlock(Layer):
         """Return the residual stream after all branches.
 
         Args:
-            mask: which positions may attend to which within x, True = may attend, broadcastable to (B, H, T, T).
-            context: what cross_attention attends to, with a mask (B, H, T, S) and a cache of its own.
-            who: what else the attention within x is told, as in MultiHeadAttention: rotary, score_bias, cache.
+            mask: boolean, for attention within x: True = may attend, broadcastable to (B, H, T, T).
+            context: the sequence that cross_attention attends to, with context_mask (B, H, T, S) and context_cache.
+            who: other arguments of the attention within x, as in MultiHeadAttention: rotary, score_bias, cache.
         """
         require_context(context, self.cross_attention is not None)
         who |= {"mask": mask, "is_causal": self.is_causal}
@@ -79,13 +79,13 @@ class TransformerBlock(Layer):
 
 
 class Stack(Layer):
-    """Turn ids into hidden states: token and position embedding, dropout, the blocks, the last norm.
+    """Turn ids into hidden states: token and position embeddings, dropout, the blocks, the final norm.
 
     Sinusoids or a learned table are added to the tokens, RoPE rotates queries and keys, ALiBi lowers their scores. A
-    post-norm encoder has a norm after the embeddings (BERT), a pre-norm stack one after its last block. The tokens are
-    scaled by sqrt(d_model) in the original's family and with sinusoids: beside their 1 new rows would drown.
+    post-norm encoder has a norm after the embeddings (BERT), a pre-norm stack one after its last block. Tokens are
+    scaled by sqrt(d_model) in encoder-decoders and with sinusoids: otherwise the sinusoids would swamp them.
 
-    Parameters: `token_embedding positions segment_embedding embedding_norm blocks final_norm`, as far as needed.
+    Parameters: `token_embedding positions segment_embedding embedding_norm blocks final_norm`, as configured.
     """
 
     def __init__(self, config: TransformerConfig, cross_attention: bool = False):
@@ -109,13 +109,13 @@ class Stack(Layer):
         segment_ids: Int[Tensor, "B T"] | None = None, left_padding: Int[Tensor, "B"] | None = None,
         cache: Sequence[tuple[KVCache, KVCache]] | None = None, **context: Any,
     ) -> Float[Tensor, "B T d_model"]:  # fmt: skip
-        """Return the hidden states (B, T, d_model) of ids that follow the tokens in the cache.
+        """Return the hidden states (B, T, d_model) of ids, which continue the tokens in the cache.
 
         Args:
-            mask: as in TransformerBlock. context: its `context`, `context_mask`. segment_ids: (B, T), 0 unless given.
-            left_padding: (B,), how many padding tokens stand at the front of each row, counted from the row's first
-                token, in the cache or not. They are hidden, and positions count from the first real token.
-        Errors: ValueError for an empty or too long sequence, unknown ids or segments, or the cache of another model.
+            mask, context (with context_mask): as in TransformerBlock. segment_ids: (B, T), 0 unless given.
+            left_padding: (B,), number of padding tokens at the front of each row, including any in the cache.
+                They are hidden, and positions are counted from the first real token.
+        Errors: ValueError for an empty or too long sequence, unknown ids or segments, or another model's cache.
         """
         offset = cached_tokens(cache, len(self.blocks))
         require_tokens(ids, offset, self.config.max_seq_len, segment_ids, self.config.n_segments, left_padding)
@@ -134,7 +134,7 @@ class Stack(Layer):
         return self.final_norm(x)
 
     def embed(self, ids: Tensor, segment_ids: Tensor | None, positions: Tensor | None) -> Tensor:
-        """Return what the first block reads, (B, T, d_model). positions: (T,) or (B, T), unless they are 0 … T − 1."""
+        """Return the first block's input, (B, T, d_model). positions: (T,) or (B, T); None stands for 0 … T − 1."""
         x = self.token_embedding(ids)
         if self.positions is not None:
             x = self.positions(x, positions)
@@ -143,11 +143,11 @@ class Stack(Layer):
         return self.dropout(self.embedding_norm(x))
 
     def new_cache(self) -> list[tuple[KVCache, KVCache]]:
-        """Return an empty cache for generating: per block one for its self-attention and one for cross-attention."""
+        """Return an empty cache for generation: for each block one for self-attention and one for cross-attention."""
         return [(KVCache(), KVCache()) for _ in self.blocks]
 
 
 def make_norm(config: TransformerConfig) -> LayerNorm | RMSNorm:
-    """Return a new norm of the kind that the config asks for."""
+    """Return a new norm of the kind given by config.norm."""
     sizes = config.d_model, config.norm_eps
     return RMSNorm(*sizes) if config.norm == "rms" else LayerNorm(*sizes, config.bias)

@@ -1,6 +1,6 @@
-"""Cache: what generating need not compute twice.
+"""Cache: store keys and values, so that generation does not compute them twice.
 
-Chapter 14. A token's keys and values do not change when more tokens follow, so they are kept.
+Chapter 14. A token's keys and values do not change when more tokens follow, so we can reuse them.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,20 +10,20 @@ from torch import Tensor
 
 from course_lib.checks import require_kept, require_rows_kept
 
-SMALLEST = 64  # tokens for which a cache first makes room
+SMALLEST = 64  # tokens that a new cache has room for
 
 
 class KVCache:
-    """Keep the keys and values of the tokens seen so far, so that each step of generating computes only the new ones.
+    """Store the keys and values of all tokens so far, so that each generation step computes only the new ones.
 
-    One cache serves one attention; `model.new_cache()` makes one for each. `key` and `value` are (B, H_kv, S, D), or
-    None as long as the cache is empty; len(cache) is S. Both are views of a larger tensor, whose free room is doubled
-    when it runs out: a step writes its own tokens, and the earlier ones are not copied.
+    Each attention has its own cache; `model.new_cache()` makes all of them. `key` and `value` are (B, H_kv, S, D), or
+    None while the cache is empty; len(cache) is S. Both are views of a larger tensor whose capacity doubles when it is
+    full, so most steps write only their own tokens and do not copy earlier ones.
     """
 
     def __init__(self):
         self._length = 0
-        self._room: list[Tensor] = []  # of the keys and of the values, (B, H_kv, room, D) each; room ≥ S
+        self._room: list[Tensor] = []  # keys and values, (B, H_kv, room, D) each, with room ≥ S
 
     def __len__(self) -> int:
         return self._length
@@ -41,14 +41,14 @@ class KVCache:
     def append(
         self, key: Float[Tensor, "B H_kv T D"], value: Float[Tensor, "B H_kv T D"]
     ) -> tuple[Float[Tensor, "B H_kv S D"], Float[Tensor, "B H_kv S D"]]:
-        """Add T new tokens, (B, H_kv, T, D) each, and return all: (B, H_kv, S + T, D) each."""
+        """Append T new tokens, (B, H_kv, T, D) each, and return all of them: (B, H_kv, S + T, D) each."""
         S, end = len(self), len(self) + key.shape[-2]
         if self._room and len(key) != len(self._room[0]):
             raise ValueError(
                 f"the cache holds {len(self._room[0])} rows, but {len(key)} were given: a cache serves one batch; "
                 "make a new one for another"
             )
-        # A backward pass needs what earlier steps have read as it was: where gradients flow, nothing is written over.
+        # The backward pass needs the tensors of earlier steps unchanged: with gradients, we never overwrite them.
         learning = any(tensor.requires_grad for tensor in (key, value, *self._room))
         if learning or not self._room or end > self._room[0].shape[-2]:
             size = end if learning else max(2 * end, SMALLEST)
@@ -61,27 +61,27 @@ class KVCache:
         return self._room[0][..., :end, :], self._room[1][..., :end, :]
 
     def once(self, compute: Callable[[Tensor], tuple[Tensor, Tensor]], context: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the keys and values of a context that stays the same: computed at the first step, kept for others."""
+        """Return the keys and values of a context that does not change: computed in the first step, then reused."""
         if not self._room:
             self._room = list(compute(context))
             self._length = self._room[0].shape[-2]
         return self._room[0], self._room[1]
 
     def select(self, rows: Int[Tensor, "B_new"]) -> None:
-        """Keep these rows of the batch, in this order; a row may come twice (beam search)."""
+        """Keep these rows of the batch, in this order; a row may occur more than once (beam search)."""
         require_rows_kept(rows, self.key)
         self._room = [room[rows] for room in self._room]
 
     def keep(self, length: int) -> None:
-        """Forget all tokens but the first `length`: what was only tried is taken back (speculative decoding).
+        """Keep only the first `length` tokens and discard the rest (rejected guesses in speculative decoding).
 
-        Errors: ValueError if the cache does not hold so many."""
+        Errors: ValueError if the cache has fewer tokens."""
         require_kept(length, len(self))
         self._length = length
 
 
 def cached_tokens(cache: Sequence[tuple[KVCache, KVCache]] | None, n_blocks: int) -> int:
-    """Return how many tokens a model's cache holds, 0 if there is none. ValueError for that of another model."""
+    """Return the number of tokens in a model's cache, 0 if there is none. ValueError for another model's cache."""
     if cache is None:
         return 0
     if not isinstance(cache, Sequence) or (cache and not isinstance(cache[0], tuple)):

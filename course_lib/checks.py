@@ -1,4 +1,4 @@
-"""Checks that every part shares: a wrong size is named where it enters, not ten calls later."""
+"""Checks that all modules share: an error names the wrong argument where it enters, not ten calls later."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,9 +10,9 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor
 
-LARGEST = 10**15  # tokens of a training, bytes, FLOPs: what may be counted without being made
-LARGEST_FLOAT = 10**300  # a whole number beyond has no float beside it
-ROOM = 1 << 35  # numbers of one tensor, 128 GiB in float32
+LARGEST = 10**15  # tokens, bytes or FLOPs that we only calculate with
+LARGEST_FLOAT = 10**300  # larger whole numbers are treated as too large for a float
+ROOM = 1 << 35  # the most numbers in one tensor: 128 GiB in float32
 
 
 def require_at_least_one(**sizes: object) -> None:
@@ -25,7 +25,7 @@ def require_at_least_one(**sizes: object) -> None:
 
 
 def require_sizes(**sizes: Any) -> None:
-    """Raise ValueError unless a tensor of these sizes can be made: whole numbers of at least 1, not too many in all."""
+    """Raise ValueError unless the sizes are whole numbers of at least 1 and their tensor is not too large."""
     require_at_least_one(**sizes)
     numbers = 1
     for size in sizes.values():  # math.prod would stop torch.compile
@@ -43,7 +43,7 @@ def require_switches(**switches: object) -> None:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether value is a real number of any library: Python's, numpy's, a fraction. True and False are none."""
+    """Return whether value is a real number, from any library. True and False do not count as numbers."""
     return (
         isinstance(value, Real)
         and not isinstance(value, bool)
@@ -52,21 +52,21 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def is_truth(value: object) -> bool:
-    """Whether value is True or False, of any library: counted as a number it would be 1 or 0."""
+    """Return whether value is True or False, from any library: used as a number, it would be 1 or 0."""
     return isinstance(value, bool) or str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
 
 
 def occurs(wrong: Tensor) -> bool:
-    """Whether True occurs in a tensor. It does not where tensors have a shape and no values: on the meta device, while
-    torch.compile or torch.export follows the calls, and under torch.vmap.
+    """Return whether a tensor contains True. Return False where tensors have no values: on the meta device, while
+    torch.compile or torch.export traces the calls, and under torch.vmap.
 
-    So a check of shapes is made everywhere, and one of values where there are any.
+    Shapes are therefore always checked, and values only where they exist.
     """
     if wrong.is_meta or torch.compiler.is_compiling():
         return False
     try:
         return bool(wrong.any())
-    except RuntimeError:  # PyTorch has no public question for "is this mapped by vmap?": it refuses to tell the value
+    except RuntimeError:  # vmap forbids reading values, and PyTorch has no public way to detect it
         return False
 
 
@@ -78,30 +78,28 @@ def require_at_least_zero(**numbers: object) -> None:
 
 
 def require_tensors(**given: object) -> None:
-    """Raise TypeError unless every named argument is a tensor. Where every pass asks, isinstance comes first."""
+    """Raise TypeError unless every named argument is a tensor. Code that runs often tests isinstance first."""
     for name, value in given.items():
         if not isinstance(value, Tensor):
             raise TypeError(f"{name} must be a tensor, got {type(value).__name__}: write torch.tensor({name})")
 
 
 def require_finite(weights: Mapping[str, Tensor], source: str = "") -> Mapping[str, Tensor]:
-    """Return the weights. ValueError that names the first tensor that holds NaN or an infinite number."""
+    """Return the weights. Raise ValueError that names the first tensor with NaN or an infinite number."""
     for name, tensor in weights.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
-            raise ValueError(
-                f"{source}{name} holds NaN or infinite numbers: it is damaged, or the training that made it diverged"
-            )
+            raise ValueError(f"{source}{name} holds NaN or infinite numbers: it is damaged, or its training diverged")
     return weights
 
 
 def require_float(weights: Mapping[str, Tensor], source: str = "") -> None:
-    """Raise ValueError that names the first tensor that holds other numbers than our models compute with."""
+    """Raise ValueError that names the first tensor with a dtype that our models do not support."""
     allowed = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
     for name, tensor in weights.items():
         if tensor.dtype not in allowed:
             raise ValueError(
                 f"{source}{name} holds {tensor.dtype}, but weights must be {', '.join(map(str, allowed))}: packed ones "
-                "are not read, give the model as it was before"
+                "are not supported, give the original model"
             )
 
 
@@ -134,7 +132,7 @@ def require_last_queries(T: int, S: int) -> None:
 
 
 def require_rope_scaling(numbers: object) -> tuple[float, ...]:
-    """Return the four numbers. ValueError unless they are factor ≥ 1, 0 < low < high and the original length."""
+    """Return the four numbers. Raise ValueError unless factor ≥ 1, 0 < low < high and original > 0."""
     if (
         not isinstance(numbers, (tuple, list))
         or len(numbers) != 4
@@ -148,14 +146,14 @@ def require_rope_scaling(numbers: object) -> tuple[float, ...]:
 
 
 def require_seed(seed: object) -> int:
-    """Return the seed. TypeError unless it is an integer."""
+    """Return the seed. Raise TypeError unless it is an integer."""
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise TypeError(f"seed must be an integer, got {seed!r}")
     return seed
 
 
 def require_dropout(dropout: object) -> None:
-    """Raise ValueError unless dropout is a probability below 1: at 1 nothing would be left to learn from."""
+    """Raise ValueError unless dropout is a probability below 1: at 1 everything would be dropped."""
     if not is_number(dropout) or isinstance(dropout, bool) or not 0 <= dropout < 1:
         raise ValueError(f"dropout must be a number in [0, 1), got {dropout!r}")
 
@@ -163,9 +161,9 @@ def require_dropout(dropout: object) -> None:
 def require_heads(
     d_model: int, n_heads: int, n_kv_heads: int | None = None, d_head: int | None = None, qk_norm: float | None = None,
 ) -> None:  # fmt: skip
-    """Raise ValueError unless d_model features can be shared evenly among n_heads heads, and those among n_kv_heads.
+    """Raise ValueError unless n_heads divides d_model and n_kv_heads divides n_heads.
 
-    d_head: features of a head, where they are not a share of d_model. qk_norm: eps of a norm on queries and keys.
+    d_head: features of a head, if not d_model / n_heads. qk_norm: eps of a norm on queries and keys.
     """
     if qk_norm is not None:
         require_positive(qk_norm=qk_norm)
@@ -181,22 +179,23 @@ def require_heads(
     require_at_least_one(n_kv_heads=n_kv_heads)
     if n_heads % n_kv_heads:
         raise ValueError(
-            f"n_kv_heads={n_kv_heads} must divide n_heads={n_heads}: each key-value head serves as many query heads"
+            f"n_kv_heads={n_kv_heads} must divide n_heads={n_heads}: each key-value head serves "
+            "the same number of query heads"
         )
 
 
 def require_broadcast(x: Tensor, shape: tuple[int, ...], name: str, advice: str = "") -> None:
-    """Raise ValueError unless x broadcasts to exactly this shape, not a larger one; TypeError if it is no tensor."""
+    """Raise ValueError unless x broadcasts to exactly this shape, not a larger one; TypeError if it is not a tensor."""
     if not isinstance(x, Tensor):
         require_tensors(**{name: x})
-    # torch.broadcast_shapes would say so as well, in ten times as long and after importing symbolic shapes.
+    # torch.broadcast_shapes checks the same, but it imports symbolic shapes and takes ten times as long.
     fits = all(own in (1, wanted) for own, wanted in zip(reversed(x.shape), reversed(shape)))
     if x.ndim > len(shape) or not fits:
         raise ValueError(f"{name} has shape {tuple(x.shape)}, which does not broadcast to {tuple(shape)}{advice}")
 
 
 def require_last_size(x: Tensor, d_model: int, name: str = "x") -> None:
-    """Raise ValueError unless the last dimension of x holds d_model features; TypeError if it is no tensor."""
+    """Raise ValueError unless the last dimension of x is d_model; TypeError if x is not a tensor."""
     if not isinstance(x, Tensor):
         require_tensors(**{name: x})
     if x.ndim == 0 or x.shape[-1] != d_model:
@@ -204,30 +203,28 @@ def require_last_size(x: Tensor, d_model: int, name: str = "x") -> None:
 
 
 def require_features(x: Tensor, weight: Tensor) -> None:
-    """Raise ValueError unless x holds numbers that this weight of a norm can scale; TypeError if it is no tensor."""
+    """Raise ValueError unless a norm with this weight can process x; TypeError if x is not a tensor."""
     if not isinstance(x, Tensor):
         require_tensors(x=x)
     if x.shape[-1:] != weight.shape:
         require_last_size(x, len(weight))
     if not x.is_floating_point() or x.device != weight.device:
-        raise ValueError(
-            f"x must hold fractions and be on {weight.device}, as the weights, got {x.dtype} on {x.device}"
-        )
+        raise ValueError(f"x must hold floats and be on {weight.device}, like the weights, got {x.dtype} on {x.device}")
 
 
 def require_ids(
     ids: Tensor, vocab_size: int, name: str = "ids", size: str = "vocab_size", like: Tensor | None = None
 ) -> None:
-    """Raise ValueError that names the first offender unless ids are whole numbers (int32, int64) in 0 … vocab_size − 1.
-    `size` is what the model calls their number, if they are not tokens; `like` a tensor on whose device they must be.
+    """Raise ValueError that names the first wrong id unless ids are whole numbers (int32, int64) in 0 … vocab_size − 1.
+    size: the model's name for their number, if they are not tokens. like: a tensor that ids must share a device with.
 
-    A GPU would answer a wrong id with an error that ends the process, so the check is worth its microseconds.
+    On a GPU a wrong id causes an error that ends the process, so the check is worth its microseconds.
     """
     if not isinstance(ids, Tensor):
         require_tensors(**{name: ids})
     if ids.dtype not in (torch.int64, torch.int32):
         raise ValueError(f"{name} must be whole numbers (torch.int64 or torch.int32), got {ids.dtype}")
-    if like is not None and ids.device != like.device:  # PyTorch reads ids without numbers as what memory holds
+    if like is not None and ids.device != like.device:  # PyTorch reads arbitrary memory for ids on the meta device
         raise ValueError(f"{name} are on {ids.device}, but the weights on {like.device}: write {name}.to(device)")
     outside = (ids < 0) | (ids >= vocab_size)
     if occurs(outside):
@@ -240,31 +237,31 @@ def require_ids(
 
 
 def require_rows(weight: Tensor, *rows: int) -> list[int]:
-    """Return the rows. ValueError or TypeError unless each is one of the table, and the table holds numbers alone."""
+    """Return the rows. Raise ValueError or TypeError unless each is in the table and the table is finite."""
     require_tensors(weight=weight)
     if weight.ndim != 2 or not weight.is_floating_point() or weight.is_meta or not weight.numel():
         raise ValueError(
             f"weight must be a table of numbers of shape (V, d_model), got shape {tuple(weight.shape)}, {weight.dtype} "
             f"on {weight.device}"
         )
-    if occurs(~weight.isfinite()):  # NaN would be nearer than anything else
+    if occurs(~weight.isfinite()):  # NaN would rank as the nearest
         row = (~weight.isfinite()).any(dim=1).nonzero()[0].item()
-        raise ValueError(f"row {row} of weight holds NaN or infinite numbers: the training that made it has diverged")
+        raise ValueError(f"row {row} of weight holds NaN or infinite numbers: its training has diverged")
     for row in rows:
         try:
             wrong = isinstance(row, bool) or not 0 <= index(row) < len(weight)
         except (TypeError, RuntimeError):
-            raise TypeError(f"a token is named by its id, a whole number, got {row!r}") from None
+            raise TypeError(f"a token must be given by its id, a whole number, got {row!r}") from None
         if wrong:
             raise ValueError(f"token {row} is outside the table: its {len(weight)} rows are 0 … {len(weight) - 1}")
     return [index(row) for row in rows]
 
 
 def require_left(k: int, available: int) -> None:
-    """Raise ValueError unless k is a whole number of at least 1, and as many tokens are left besides the input."""
+    """Raise ValueError unless k is a whole number from 1 to the number of available tokens."""
     require_at_least_one(k=k)
     if k > available:
-        raise ValueError(f"k={k} tokens were asked for, but only {available} remain once the inputs are left out")
+        raise ValueError(f"k={k} is too large: only {available} tokens remain when the inputs are excluded")
 
 
 def require_tokens(
@@ -275,9 +272,9 @@ def require_tokens(
     n_segments: int = 0,
     left_padding: Tensor | None = None,
 ) -> None:
-    """Raise ValueError unless ids are rows of tokens that fit after `offset` others; TypeError for what is no tensor.
+    """Raise ValueError unless ids are rows of tokens that fit after `offset` others; TypeError for a non-tensor.
 
-    Each token may have its segment, each row its count of padding.
+    Each token may have a segment, and each row a number of padding tokens.
     """
     if segment_ids is not None and n_segments == 0:
         raise ValueError("segment_ids were given, but n_segments=0: the model cannot tell segments apart")
@@ -287,7 +284,7 @@ def require_tokens(
         raise ValueError(f"ids must have shape (B, T), got {tuple(ids.shape)}; add a batch dimension with ids[None]")
     B, T = ids.shape
     if B == 0 or T == 0:
-        raise ValueError(f"ids of shape {(B, T)} hold no token: give at least one, such as the start token")
+        raise ValueError(f"ids of shape {(B, T)} contain no token: give at least one, such as the start token")
     if max_seq_len < offset + T:
         cached = f" after {offset} in the cache" if offset else ""
         raise ValueError(f"ids have {T} tokens per row{cached}, more than max_seq_len={max_seq_len}: shorten them")
@@ -304,11 +301,11 @@ def require_tokens(
     if occurs((left_padding < 0) | (left_padding >= max_seq_len)):
         least, most = left_padding.min().item(), left_padding.max().item()
         wrong = f"at least 0, got {least}" if least < 0 else f"less than max_seq_len={max_seq_len}, got {most}"
-        raise ValueError(f"left_padding counts tokens, so it is {wrong}")
+        raise ValueError(f"left_padding counts tokens, so it must be {wrong}")
 
 
 def require_context(context: Tensor | None, cross_attention: bool) -> None:
-    """Raise ValueError unless a block is given a context exactly if it has a cross-attention to read it."""
+    """Raise ValueError if a block with cross-attention gets no context, or a block without it gets one."""
     if cross_attention and context is None:
         raise ValueError("this block has a cross-attention and needs a context to attend to: give context")
     if not cross_attention and context is not None:
@@ -318,7 +315,7 @@ def require_context(context: Tensor | None, cross_attention: bool) -> None:
 def require_sequences(
     x: Tensor, context: Tensor | None, d_model: int, is_causal: bool, rotary: Tensor | None, need_weights: bool
 ) -> None:
-    """Raise ValueError unless x and a context hold d_model features each, and order is asked for in x alone."""
+    """Raise ValueError unless x and context have d_model features; with a context, is_causal and rotary are errors."""
     if type(is_causal) is not bool or type(need_weights) is not bool:
         require_switches(is_causal=is_causal, need_weights=need_weights)
     require_last_size(x, d_model)
@@ -326,22 +323,22 @@ def require_sequences(
         return
     require_last_size(context, d_model, name="context")
     if is_causal or rotary is not None:
-        raise ValueError("is_causal and rotary speak of one sequence: leave them out when a context is given")
+        raise ValueError("is_causal and rotary apply to a single sequence: leave them out when a context is given")
 
 
 def require_bias(score_bias: Tensor) -> None:
-    """Raise ValueError unless what is added to the scores are numbers: a mask says True and False instead."""
+    """Raise ValueError unless score_bias holds real numbers: True and False belong in a mask."""
     if score_bias.dtype == torch.bool or score_bias.is_complex():
         raise ValueError(f"score_bias must be numbers, got {score_bias.dtype}: pass True = may attend as a mask")
 
 
 def require_fitting(query: Tensor, key: Tensor, mask: Tensor | None, score_bias: Tensor | None) -> None:
-    """Raise ValueError unless each row of queries has a row of keys, and the mask, if there is one, fits the scores."""
+    """Raise ValueError unless queries and keys have the same batch size and the mask, if given, fits the scores."""
     if isinstance(score_bias, Tensor):
         require_bias(score_bias)
     if key.shape[0] != query.shape[0]:  # len(key) would fix the batch of an exported model
         raise ValueError(
-            f"x has {len(query)} rows, but the context or its cache has {len(key)}: one for each row of ids"
+            f"x has {len(query)} rows, but the context or its cache has {len(key)}: give one for each row of ids"
         )
     if mask is not None:
         require_device_of(query, mask=mask)
@@ -349,11 +346,11 @@ def require_fitting(query: Tensor, key: Tensor, mask: Tensor | None, score_bias:
 
 
 def require_targets(logits: Tensor, targets: Tensor, ignored: int) -> None:
-    """Raise ValueError unless there is one target per row of logits, in the vocabulary, and one at least to predict."""
+    """Raise ValueError unless each row of logits has a target in the vocabulary, and not all targets are ignored."""
     require_tensors(logits=logits, targets=targets)
     if logits.ndim != 3 or not logits.is_floating_point() or logits.device != targets.device:
         kind = f"{tuple(logits.shape)}, {logits.dtype} on {logits.device}"
-        raise ValueError(f"logits must be fractions of shape (B, T, V) on the device of targets, got {kind}")
+        raise ValueError(f"logits must be floats of shape (B, T, V) on the device of targets, got {kind}")
     if targets.shape != logits.shape[:2]:
         raise ValueError(f"targets must have the shape of ids, {tuple(logits.shape[:2])}, got {tuple(targets.shape)}")
     if occurs((targets == ignored).all()):
@@ -368,7 +365,7 @@ def require_wide(dtype: object) -> None:
 
 
 def require_pairs(x: Tensor, angles: Tensor, interleaved: bool) -> None:
-    """Raise ValueError unless there is an angle for each pair of features of x; TypeError for what is no tensor."""
+    """Raise ValueError unless there is an angle for each pair of features of x; TypeError for a non-tensor."""
     require_tensors(x=x, angles=angles)
     if not isinstance(interleaved, bool):
         require_switches(interleaved=interleaved)
@@ -379,7 +376,7 @@ def require_pairs(x: Tensor, angles: Tensor, interleaved: bool) -> None:
         or not angles.is_floating_point()
     ):
         said = ", ".join(f"{tuple(each.shape)}, {each.dtype} on {each.device}" for each in (x, angles))
-        raise ValueError(f"x (…, T, D) and angles (…, T, D / 2) must be fractions on one device, got {said}")
+        raise ValueError(f"x (…, T, D) and angles (…, T, D / 2) must be float tensors on one device, got {said}")
     if x.shape[-1] != 2 * angles.shape[-1]:
         raise ValueError(
             f"x has D={x.shape[-1]} features, but {angles.shape[-1]} angles rotate {2 * angles.shape[-1]}: "
@@ -389,14 +386,14 @@ def require_pairs(x: Tensor, angles: Tensor, interleaved: bool) -> None:
 
 
 def require_betas(betas: tuple[float, ...]) -> None:
-    """Raise ValueError unless both of AdamW's averages forget: numbers in [0, 1)."""
+    """Raise ValueError unless AdamW's two betas are numbers in [0, 1)."""
     for beta in betas:
         if not 0 <= beta < 1:
             raise ValueError(f"betas must be numbers in [0, 1), got {betas!r}")
 
 
 def require_count(**counts: Any) -> None:
-    """Raise ValueError unless every named count is a whole number from 0 to a billion, which takes years already."""
+    """Raise ValueError unless every named count is a whole number from 0 to a billion."""
     for name, value in counts.items():
         if not isinstance(value, Integral) or isinstance(value, bool) or not 0 <= int(value) <= 10**9:
             raise ValueError(f"{name} must be a whole number ≥ 0, at most a billion, got {value!r:.60}")
@@ -421,30 +418,30 @@ def require_modules(model: Any) -> None:
 
 
 def require_called(model: torch.nn.Module, batch: tuple) -> Any:
-    """Return model(*batch). ValueError for a model that does not take such a batch."""
+    """Return model(*batch). Raise ValueError if the model does not take such a batch."""
     try:
         return model(*batch)
     except (TypeError, RuntimeError) as error:
-        if type(error) not in (TypeError, RuntimeError):  # a full memory is told as it is
+        if type(error) not in (TypeError, RuntimeError):  # such as out of memory: pass it on
             raise
         given = ", ".join(str(tuple(x.shape)) if isinstance(x, Tensor) else str(x) for x in batch)
         raise ValueError(f"model={type(model).__name__} does not take a batch of {given}: {error}") from error
 
 
 def require_trainable(model: torch.nn.Module) -> list[Tensor]:
-    """Return the parameters that are trained. ValueError if there are none: a run would change nothing."""
+    """Return the trainable parameters. Raise ValueError if there are none: training would change nothing."""
     parameters: list[Tensor] = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not parameters:
         raise ValueError(
-            f"no parameter of {type(model).__name__} requires a gradient, so there is nothing to train: write "
-            "requires_grad_(True) for the model, or for the part that is to learn"
+            f"no parameter of {type(model).__name__} requires a gradient, so there is nothing to train: call "
+            "requires_grad_(True) on the model, or on the part that should learn"
         )
     return parameters
 
 
 def require_loss(model: torch.nn.Module, batch: tuple) -> Tensor:
-    """Return the loss of model(*batch) -> (logits, loss). ValueError for a model that does not make such a pair, or
-    whose loss moves no parameter."""
+    """Return the loss of model(*batch) -> (logits, loss). Raise ValueError if the model returns something else, or if
+    its loss depends on no trainable parameter."""
     result = require_called(model, batch)
     if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], Tensor) or result[1].numel() != 1:
         raise ValueError(f"model(*batch) must return (logits, loss), the loss one number, got {result!r:.80}")
@@ -465,7 +462,7 @@ def require_caching(model: Any, use_cache: object) -> None:
 
 
 def require_folder(folder: Any) -> Path:
-    """Return the folder, made if it was not there. TypeError or ValueError if there can be none of that name."""
+    """Return the folder, created if necessary. Raise TypeError or ValueError if that is impossible."""
     if not isinstance(folder, str | Path):
         raise TypeError(f"folder must be a path, a string or a pathlib.Path, got {folder!r:.80}")
     try:
@@ -476,39 +473,39 @@ def require_folder(folder: Any) -> Path:
 
 
 def require_hf_config(config: object) -> None:
-    """Raise TypeError unless config is a dictionary, or an object of transformers that makes one."""
+    """Raise TypeError unless config is a dictionary, or a transformers configuration with to_dict()."""
     if not isinstance(config, Mapping) and (not hasattr(config, "to_dict") or isinstance(config, type)):
         raise TypeError(f"config must be the reference's configuration or its dictionary, got {config!r:.80}")
 
 
 def require_hf_settings(quantization_config: object, **rope: object) -> None:
-    """Raise ValueError unless RoPE's setting is a dictionary, and the weights are not packed in a few bits."""
+    """Raise ValueError unless RoPE's setting is a dictionary and the weights are not quantised."""
     for name, value in rope.items():
         if not isinstance(value, Mapping):
             raise ValueError(f"{name}={value!r:.80} must be a dictionary, such as {{'rope_type': 'default'}}")
     if quantization_config:
         raise ValueError(
-            f"quantization_config={quantization_config!r:.80}: packed weights are not read. Give the model as it was "
-            "before, in float16, bfloat16 or float32"
+            f"quantization_config={quantization_config!r:.80}: packed weights are not supported. Give the original "
+            "model, in float16, bfloat16 or float32"
         )
 
 
 def require_mapping(**given: object) -> None:
-    """Raise TypeError unless every named argument is a dictionary, or what can be read like one."""
+    """Raise TypeError unless every named argument is a dictionary or another mapping."""
     for name, value in given.items():
         if not isinstance(value, Mapping):
             raise TypeError(f"{name} must be a dictionary, got {value!r:.80}")
 
 
 def require_penalty(penalty: object) -> None:
-    """Raise ValueError unless a repetition penalty is a positive number that no usual logit overflows by."""
+    """Raise ValueError unless a repetition penalty is a positive number that keeps usual logits finite."""
     require_positive(repetition_penalty=penalty)
     if penalty is True or not 1e-9 <= penalty <= 1e9:  # type: ignore[operator]
         raise ValueError(f"repetition_penalty must be from 1e-9 to 1e9 (1 changes nothing), got {penalty!r}")
 
 
 def require_theta(**bases: object) -> None:
-    """Raise ValueError unless every named base of RoPE's speeds is a number whose powers a float32 can hold."""
+    """Raise ValueError unless every named base of RoPE's speeds is a number whose powers fit into float32."""
     require_positive(**bases)
     for name, value in bases.items():
         if not 1e-30 <= value <= 1e30:  # type: ignore[operator]
@@ -516,32 +513,32 @@ def require_theta(**bases: object) -> None:
 
 
 def require_speeds(speeds: Tensor) -> None:
-    """Raise ValueError unless the speeds are finite numbers; TypeError if they are no tensor."""
+    """Raise ValueError unless the speeds are finite numbers; TypeError if they are not a tensor."""
     require_alike(speeds=speeds)
     if occurs(~speeds.isfinite()):
         raise ValueError("speeds must be finite numbers, got NaN or infinite ones")
 
 
 def require_positions(positions: Tensor, x: Tensor) -> None:
-    """Raise ValueError unless there is a whole number for each token, on the device of x."""
+    """Raise ValueError unless positions has a whole number for each token, on the device of x."""
     require_broadcast(positions, x.shape[:-1], "positions")
     require_device_of(x, positions=positions)
-    if positions.dtype not in (torch.int64, torch.int32):  # PyTorch would read small ones as a mask
+    if positions.dtype not in (torch.int64, torch.int32):  # PyTorch would read uint8 as a mask
         raise ValueError(f"positions must be whole numbers (torch.int64 or torch.int32), got {positions.dtype}")
 
 
 def require_whole_numbers(positions: Tensor) -> None:
-    """Raise ValueError unless positions are whole numbers; TypeError if they are no tensor."""
+    """Raise ValueError unless positions are whole numbers; TypeError if they are not a tensor."""
     require_tensors(positions=positions)
     if positions.is_floating_point() or positions.is_complex() or positions.dtype == torch.bool:
         raise ValueError(f"positions must be whole numbers, got {positions.dtype}")
 
 
 def require_fractions(x: Tensor, size: int) -> None:
-    """Raise ValueError unless x holds fractions, `size` in its last dimension; TypeError if it is no tensor."""
+    """Raise ValueError unless x holds floats and its last dimension is `size`; TypeError if it is not a tensor."""
     require_last_size(x, size)
     if not x.is_floating_point():
-        raise ValueError(f"x must hold fractions, got {x.dtype}: write x.float()")
+        raise ValueError(f"x must hold floats, got {x.dtype}: write x.float()")
 
 
 def require_probabilities(**given: Tensor) -> None:
@@ -554,7 +551,7 @@ def require_probabilities(**given: Tensor) -> None:
 
 
 def require_real(loss: Tensor, logits: Tensor) -> Tensor:
-    """Return the loss. ValueError if it is NaN, unless it is being trained: `train` says at which step it diverged."""
+    """Return the loss. Raise ValueError if it is NaN, except in training: `train` reports the step that diverged."""
     if not logits.requires_grad and occurs(loss.isnan()):
         raise ValueError("logits contain NaN or +inf: the model that made them has diverged, or its input was NaN")
     return loss
@@ -567,7 +564,7 @@ def require_temperature(temperature: object) -> None:
 
 
 def require_whole(ids: Any, name: str) -> list[int]:
-    """Return the ids. ValueError unless they are a collection of whole numbers."""
+    """Return the ids as a list. Raise ValueError unless they are a collection of whole numbers."""
     try:
         whole = [index(each) for each in ids if not is_truth(each)]
         if len(whole) == len(ids) and all(abs(each) < LARGEST for each in whole):
@@ -578,7 +575,7 @@ def require_whole(ids: Any, name: str) -> list[int]:
 
 
 def require_prompt_rows(prompts: Any, pad_id: object) -> list[Tensor]:
-    """Return each prompt as a tensor. ValueError unless each is a row of ids, at least one, and pad_id is an id."""
+    """Return each prompt as a tensor. Raise ValueError unless each is a non-empty row of ids and pad_id is an id."""
     try:
         rows = [torch.as_tensor(prompt) for prompt in prompts]
     except (TypeError, ValueError, RuntimeError):
@@ -594,7 +591,7 @@ def require_prompt_rows(prompts: Any, pad_id: object) -> list[Tensor]:
 
 
 def require_lengths(lengths: object, S: int) -> Tensor:
-    """Return the lengths as a tensor. ValueError unless they are one whole number per row, in 0 … S."""
+    """Return the lengths as a tensor. Raise ValueError unless they are one whole number per row, in 0 … S."""
     try:
         given = torch.as_tensor(lengths)
     except (TypeError, ValueError, RuntimeError):
@@ -605,12 +602,12 @@ def require_lengths(lengths: object, S: int) -> Tensor:
     require_sizes(S=S, rows=max(1, len(given)))
     wrong = (given < 0) | (given > S)
     if occurs(wrong):
-        raise ValueError(f"lengths contain {given[wrong][0].item()}, but a row of S={S} keys holds 0 to {S}")
+        raise ValueError(f"lengths contain {given[wrong][0].item()}, but a row of S={S} keys has a length of 0 to {S}")
     return given
 
 
 def require_device(device: Any) -> None:
-    """Raise ValueError unless device is None or names one."""
+    """Raise ValueError unless device is None, a device, or the name of one."""
     try:
         torch.device("cpu" if device is None else device)
     except (RuntimeError, TypeError):
@@ -620,12 +617,12 @@ def require_device(device: Any) -> None:
 
 
 def require_alike(**given: Tensor) -> None:
-    """Raise ValueError unless all named tensors are fractions of one dtype on one device; TypeError for no tensor."""
+    """Raise ValueError unless all named tensors have the same float dtype and device; TypeError for a non-tensor."""
     require_tensors(**given)
     kinds = {name: (x.dtype, x.device) for name, x in given.items()}
     if len(set(kinds.values())) > 1 or not next(iter(given.values())).is_floating_point():
         said = ", ".join(f"{name} {dtype} on {device}" for name, (dtype, device) in kinds.items())
-        raise ValueError(f"{' and '.join(given)} must hold fractions of one dtype on one device, got {said}")
+        raise ValueError(f"{' and '.join(given)} must hold floats of one dtype on one device, got {said}")
 
 
 def require_device_of(x: Tensor, **others: Tensor | None) -> None:
@@ -652,7 +649,7 @@ def require_attention_sizes(
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise ValueError(f"query, key and value need at least two dimensions (tokens, features), got {shapes}")
     if query.shape[-1] != key.shape[-1]:
-        raise ValueError(f"query and key must have equally many features (the last dimension), got {shapes}")
+        raise ValueError(f"query and key must have the same number of features (the last dimension), got {shapes}")
     if key.shape[-2] != value.shape[-2]:
         raise ValueError(f"each key needs one value: key and value must have the same S, got {shapes}")
     try:
@@ -669,7 +666,7 @@ def require_attention_sizes(
 def require_prompts(
     family: str, ids: Tensor, left_padding: Tensor | None, source_ids: Tensor | None, source_mask: Tensor | None
 ) -> None:
-    """Raise ValueError unless a model of this family can continue these prompts; TypeError for what is no tensor."""
+    """Raise ValueError unless a model of this family can continue these prompts; TypeError for a non-tensor."""
     optional = {"left_padding": left_padding, "source_ids": source_ids, "source_mask": source_mask}
     require_tensors(ids=ids, **{name: given for name, given in optional.items() if given is not None})
     if ids.ndim != 2 or ids.numel() == 0:
@@ -678,11 +675,11 @@ def require_prompts(
             "begin with the start token if there is nothing else"
         )
     if family == "encoder":
-        raise ValueError("an encoder has no logits of a next token: give a decoder or an encoder-decoder")
+        raise ValueError("an encoder does not predict a next token: give a decoder or an encoder-decoder")
     translates = family == "encoder-decoder"
     if translates != (source_ids is not None) or (source_mask is not None and not translates):
         raise ValueError(
-            f"an encoder-decoder needs source_ids, others take no source: this model is of the {family} family"
+            f"an encoder-decoder needs source_ids, and other models take no source: this model's family is {family}"
         )
     if translates and left_padding is not None:
         raise ValueError("left_padding is only for a decoder: begin every target with the same number of tokens")
@@ -702,7 +699,7 @@ def require_prompts(
 
 
 def require_matrix(weight: Tensor) -> None:
-    """Raise ValueError unless weight is a matrix of finite numbers; TypeError for what is no tensor."""
+    """Raise ValueError unless weight is a matrix of finite numbers; TypeError for a non-tensor."""
     require_tensors(weight=weight)
     if (
         weight.ndim != 2
@@ -715,16 +712,16 @@ def require_matrix(weight: Tensor) -> None:
 
 
 def require_speculation(model: Any, draft: Any, ids: Tensor, max_new_tokens: int, k: int) -> None:
-    """Raise ValueError unless a draft can guess for a model from this prompt; TypeError for what is no tensor."""
+    """Raise ValueError unless the draft can guess for the model from this prompt; TypeError for a non-tensor."""
     require_model(model=model, draft=draft)
     require_at_least_one(k=k)
     require_count(max_new_tokens=max_new_tokens)
     if (V := model.config.vocab_size) != draft.config.vocab_size:
-        raise ValueError(f"model and draft need one vocabulary, got {V} and {draft.config.vocab_size} tokens")
+        raise ValueError(f"model and draft need the same vocabulary, got {V} and {draft.config.vocab_size} tokens")
     require_prompts(model.config.family, ids, None, None, None)
     require_ids(ids, V)
     if len(ids) != 1:
-        raise ValueError(f"ids must be one prompt (1, T), got {len(ids)} rows: of each another number would be kept")
+        raise ValueError(f"ids must be one prompt (1, T), got {len(ids)} rows: they would grow to different lengths")
     room = min(model.config.max_seq_len, draft.config.max_seq_len)
     if ids.shape[1] + max_new_tokens > room:
         raise ValueError(
@@ -734,7 +731,7 @@ def require_speculation(model: Any, draft: Any, ids: Tensor, max_new_tokens: int
 
 
 def require_schedule(step: float, peak: float, warmup: float, total: float, floor: float) -> None:
-    """Raise ValueError unless a learning rate can be told for this step."""
+    """Raise ValueError unless the learning rate of this step can be computed."""
     numbers = {"step": step, "warmup": warmup, "total": total, "peak": peak, "floor": floor}
     if wrong := [name for name, value in numbers.items() if not is_number(value) or value is True]:
         raise ValueError(f"{wrong[0]} must be a number, got {numbers[wrong[0]]!r:.80}")
@@ -748,7 +745,7 @@ def require_training_run(
     batches: object, steps: int, max_norm: float | None, checkpoint: str | Path | None, checkpoint_every: int,
     accumulate: int,
 ) -> None:  # fmt: skip
-    """Raise ValueError or TypeError unless a run of training can begin and its checkpoint can be written."""
+    """Raise ValueError or TypeError unless a training run can begin and its checkpoint can be written."""
     require_at_least_one(steps=steps, checkpoint_every=checkpoint_every, accumulate=accumulate)
     require_max_norm(max_norm)
     if checkpoint is not None:
@@ -775,7 +772,7 @@ def require_max_norm(max_norm: float | None) -> None:
 
 
 def require_next(batches: Iterator, step: int, steps: int) -> tuple:
-    """Return the next batch. ValueError if there is none before the training ends."""
+    """Return the next batch. Raise ValueError if there is none before the end of training."""
     if (batch := next(batches, None)) is not None:
         return batch
     fewer = f", or ask for at most {step} steps" if step else ""
@@ -783,58 +780,58 @@ def require_next(batches: Iterator, step: int, steps: int) -> tuple:
 
 
 def require_stories(stories: list[list[int]], batch_size: int) -> None:
-    """Raise ValueError unless there is a story, each holds a token to predict, and they can be taken batch by batch."""
+    """Raise ValueError unless there is a story, each has a token to predict, and batch_size is at least 1."""
     require_at_least_one(batch_size=batch_size)
     if not stories or min(map(len, stories)) < 2:
         raise ValueError(f"stories must be lists of at least two ids, and at least one story, got {stories!r:.80}")
 
 
 def require_one_meaning(mask: Tensor, shape: tuple[int, ...]) -> None:
-    """Raise ValueError if three dimensions may mean rows of a batch or heads: broadcasting would take the heads."""
+    """Raise ValueError if a mask of three dimensions could be per row or per head: broadcasting would assume heads."""
     if mask.ndim == 3 and len(shape) == 4 and mask.shape[0] == shape[0] == shape[1] > 1:
         raise ValueError(
-            f"a mask of shape {tuple(mask.shape)} fits {shape[0]} rows of the batch and {shape[1]} heads alike: write "
+            f"a mask of shape {tuple(mask.shape)} fits both {shape[0]} rows of the batch and {shape[1]} heads: write "
             "mask[:, None] if there is one per row, mask[None] if there is one per head"
         )
 
 
 def require_kept(length: object, held: int) -> None:
-    """Raise ValueError unless length is a whole number of tokens, of those that a cache holds."""
+    """Raise ValueError unless length is a whole number from 0 to the number of cached tokens."""
     if not isinstance(length, Integral) or isinstance(length, bool) or not 0 <= int(length) <= held:
         raise ValueError(f"length must be from 0 to the {held} tokens that the cache holds, got {length!r:.60}")
 
 
 def require_rows_kept(rows: Tensor, key: Tensor | None) -> None:
-    """Raise ValueError unless rows are a row of places in the batch that a cache holds; TypeError for no tensor."""
+    """Raise ValueError unless rows are indices into the batch of a cache; TypeError for a non-tensor."""
     require_tensors(rows=rows)
     if rows.ndim != 1:
-        raise ValueError(f"rows must be one row of places in the batch, got shape {tuple(rows.shape)}")
+        raise ValueError(f"rows must be a one-dimensional tensor of batch indices, got shape {tuple(rows.shape)}")
     if key is not None:
         require_ids(rows, len(key), name="rows", size="B", like=key)
 
 
 def require_some(**given: Any) -> None:
-    """Raise ValueError unless every named collection holds something."""
+    """Raise ValueError if any named collection is empty."""
     for name, collection in given.items():
         if not len(collection):
-            raise ValueError(f"{name} is empty: give one at least")
+            raise ValueError(f"{name} is empty: give at least one")
 
 
 def require_shape(x: Tensor, shape: str) -> None:
-    """Raise ValueError unless x has as many dimensions as the shape names; TypeError if it is no tensor."""
+    """Raise ValueError unless x has the dimensions that the shape names; TypeError if it is not a tensor."""
     require_tensors(x=x)
     if x.ndim != len(shape.split(",")) or not x.shape[-1]:
         raise ValueError(f"x must have shape {shape}, got {tuple(x.shape)}")
 
 
 def require_generating(family: str) -> None:
-    """ValueError for a family that does not generate, and so has no cache."""
+    """Raise ValueError for a family that does not generate and therefore has no cache."""
     if family == "encoder":
-        raise ValueError("family='encoder' does not generate, so it has no cache: ask for a decoder")
+        raise ValueError("family='encoder' does not generate, so it has no cache: use a decoder")
 
 
 def require_config(config: object, kind: type, model: str) -> None:
-    """Raise TypeError unless config is a TransformerConfig, the `kind`."""
+    """Raise TypeError unless config is of this kind, a TransformerConfig."""
     if not isinstance(config, kind):
         raise TypeError(
             f"config: {model} is built from a TransformerConfig, got {type(config).__name__}: make one with "
@@ -843,7 +840,7 @@ def require_config(config: object, kind: type, model: str) -> None:
 
 
 def require_boolean(mask: Tensor) -> None:
-    """Raise ValueError unless the mask is boolean: numbers would leave open whether 1 means "look" or "hide"."""
+    """Raise ValueError unless the mask is boolean: with numbers, 1 could mean "attend" or "hide"."""
     require_tensors(mask=mask)
     if mask.dtype != torch.bool:
         raise ValueError(
@@ -853,7 +850,7 @@ def require_boolean(mask: Tensor) -> None:
 
 
 def require_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
-    """Raise ValueError unless the mask is boolean and broadcasts to `shape`, (…, T, S) at its end, in one way alone."""
+    """Raise ValueError unless the mask is boolean and broadcasts to `shape`, (…, T, S), without ambiguity."""
     require_boolean(mask)
     advice = (
         ", the shape of the scores. A mask per query and key is (T, S); one per row of the batch is (B, 1, 1, S), as "
@@ -864,7 +861,7 @@ def require_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
 
 
 def require_text(text: object, **switches: object) -> None:
-    """Raise TypeError unless text is a string, and every named switch True or False; ValueError for half a letter."""
+    """Raise TypeError unless text is a string and every named switch True or False; ValueError for a lone surrogate."""
     require_switches(**switches)
     if not isinstance(text, str):
         raise TypeError(f"text must be a string, got {type(text).__name__}: encode one text at a time")
@@ -878,14 +875,14 @@ def require_text(text: object, **switches: object) -> None:
 
 
 def require_texts(texts: object) -> None:
-    """Raise TypeError unless texts can be gone through, and are not one string, whose letters would come one by one."""
+    """Raise TypeError unless texts is iterable and not a single string, which would be read letter by letter."""
     if isinstance(texts, (str, bytes, Mapping)) or not hasattr(texts, "__iter__"):
         raise TypeError(f"texts must be parts of a text, one after another, got {type(texts).__name__}: write [text]")
 
 
 def require_special_tokens(special_tokens: object, alphabet: set[str]) -> list[str]:
-    """Return the special tokens. TypeError or ValueError unless they are different strings, none of them empty, and
-    none is what the byte alphabet writes for bytes."""
+    """Return the special tokens. Raise TypeError or ValueError unless they are distinct, non-empty strings that
+    the byte alphabet cannot produce."""
     if isinstance(special_tokens, (str, bytes, Mapping)) or not isinstance(special_tokens, Iterable):
         raise TypeError(f"special_tokens must be a list of strings, got {special_tokens!r}: write [special_token]")
     special = list(special_tokens)
@@ -898,14 +895,14 @@ def require_special_tokens(special_tokens: object, alphabet: set[str]) -> list[s
     for token in special:
         if alphabet.issuperset(token) and (len(token) == 1 or not token.isascii()):
             raise ValueError(
-                f"special_tokens must not hold {token!r}: the byte alphabet writes bytes with its signs, so that texts "
-                "would not come back as they were. Take at least two ASCII signs, such as '<|end|>'"
+                f"special_tokens must not hold {token!r}: the byte alphabet uses its characters for bytes, so that "
+                "texts could change when decoded. Take at least two ASCII characters, such as '<|end|>'"
             )
     return special
 
 
 def require_checkpoint(path: object, model: object, optimizer: object, generator: object, history: object) -> None:
-    """Raise TypeError or ValueError unless these can be written to a checkpoint, or brought to where one stands."""
+    """Raise TypeError or ValueError unless these can be written to a checkpoint or restored from one."""
     require_path(path=path)
     require_module(model=model)
     if not isinstance(optimizer, torch.optim.Optimizer):
@@ -923,11 +920,11 @@ def require_path(**paths: object) -> None:
         if not isinstance(path, (str, Path)):
             raise TypeError(f"{name} must be a path, a string or a pathlib.Path, got {path!r:.80}")
         if "\0" in str(path) or Path(path).is_dir():
-            raise ValueError(f"{name}={str(path)!r} is no name of a file: give one in a folder that exists")
+            raise ValueError(f"{name}={str(path)!r} is not a file name: give one in a folder that exists")
 
 
 def require_module(**models: object) -> None:
-    """Raise TypeError unless every named model is a torch module, and no class that is still to be made."""
+    """Raise TypeError unless every named model is a torch module, not a class."""
     for name, model in models.items():
         if not isinstance(model, torch.nn.Module):
             raise TypeError(f"{name} must be a model, a torch.nn.Module such as DecoderOnly(config), got {model!r:.80}")
@@ -943,7 +940,7 @@ def require_generator(generator: object) -> None:
 
 
 def require_known_ids(ids: Iterable[int] | Tensor, vocab_size: int) -> list[int]:
-    """Return the ids as a list. TypeError unless they are whole numbers in a row; ValueError outside [0, V)."""
+    """Return the ids as a list. Raise TypeError unless they are whole numbers in a row; ValueError outside [0, V)."""
     try:
         row = [index(i) for i in ids]
         if isinstance(ids, bytes) or any(map(is_truth, ids)):

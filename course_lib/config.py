@@ -1,4 +1,4 @@
-"""One description of a Transformer, from which everything follows: the model, its parameters, its memory, its cost.
+"""One description of a Transformer that determines the model, its parameters, its memory and its cost.
 
 Chapters 9 and 10.
 """
@@ -20,32 +20,32 @@ POSITIONS = ("none", "sinusoidal", "learned", "rope", "alibi", "relative")
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """Describe the shape of a Transformer. Frozen, and checked when made: a config that exists makes sense.
+    """Describe the shape of a Transformer. A config is frozen and checked when it is made, so it is always valid.
 
     Sizes
-        vocab_size: V, number of tokens. d_model: features of a token. n_heads: attention heads of
-        d_head = d_model / n_heads features each. n_layers: blocks (in an encoder-decoder: in each of the two stacks).
-        d_ff: hidden units of the feed-forward; unless given 4 · d_model, for "swiglu" two thirds of that, rounded up
-        to a multiple of 256, so that its three matrices weigh about as much as two.
-        max_seq_len: longest sequence. n_kv_heads: heads of keys and values; n_heads unless given, fewer in
-        grouped-query attention. n_segments: segment embeddings of an encoder (BERT has 2).
-        head_dim: d_head where it is not d_model / n_heads (Qwen3).
+        vocab_size: V, number of tokens. d_model: features of a token. n_heads: number of attention heads, with
+        d_head = d_model / n_heads features each. n_layers: number of blocks (of each stack in an encoder-decoder).
+        d_ff: hidden units of the feed-forward; by default 4 · d_model, for "swiglu" two thirds of this, rounded up to a
+        multiple of 256, so that its three matrices have about the size of the usual two.
+        max_seq_len: longest sequence. n_kv_heads: number of key-value heads; n_heads by default, fewer in
+        grouped-query attention. n_segments: number of segment embeddings of an encoder (BERT has 2).
+        head_dim: d_head, if it is not d_model / n_heads (Qwen3).
     Choices
         family: "decoder" (GPT, LLaMA), "encoder" (BERT; no output head), "encoder-decoder" (the 2017 original).
         activation: "relu", "silu", "gelu", "gelu_tanh" or "swiglu". norm: "layer" or "rms". norm_position: "pre" or
-        "post". positions: "none", "sinusoidal", "learned", "rope", "alibi" or "relative" (T5's); rope_theta is RoPE's
-        base, rope_interleaved its pairing (see positions.apply_rotary).
-        rotary_share: the share of a head's features that RoPE turns (GPT-NeoX: a quarter). rope_scaling: the four
+        "post". positions: "none", "sinusoidal", "learned", "rope", "alibi" or "relative" (T5's). rope_theta: RoPE's
+        base. rope_interleaved: how RoPE pairs features (see positions.apply_rotary).
+        rotary_share: the fraction of a head's features that RoPE rotates (GPT-NeoX: a quarter). rope_scaling: the four
         numbers of positions.slowed, for longer texts (Llama 3.1). window: how many keys a query of a decoder sees,
-        itself included (Mistral); all before it unless given.
-        qkv_bias: queries, keys and values have a bias even where bias is False (Qwen2). qk_norm: an RMSNorm over the
+        including its own (Mistral); by default itself and all earlier ones.
+        qkv_bias: queries, keys and values have a bias even if bias is False (Qwen2). qk_norm: an RMSNorm over the
         features of each query and key, before RoPE (Qwen3). parallel: both branches of a pre-norm block read the same
         x (GPT-NeoX).
-        tie_weights: the output head shares the token embedding's table; output_bias: it has a bias (Marian).
-        bias: linear layers and LayerNorm have one.
-        dropout: probability while training. norm_eps: the norms' eps.
+        tie_weights: the output head shares the token embedding's table. output_bias: it has a bias (Marian).
+        bias: linear layers and LayerNorm have a bias.
+        dropout: probability of dropping a value in training. norm_eps: eps of the norms.
 
-    Errors: ValueError that names the field, what was given and what is allowed.
+    Errors: ValueError that names the field, its value and the allowed values.
     """
 
     vocab_size: int
@@ -78,7 +78,7 @@ class TransformerConfig:
 
     def __post_init__(self):
         for name, value in list(vars(self).items()):
-            if isinstance(value, Number) and hasattr(value, "item"):  # of numpy: JSON holds plain numbers alone
+            if isinstance(value, Number) and hasattr(value, "item"):  # a numpy number: JSON only takes plain ones
                 object.__setattr__(self, name, value.item())
         checks.require_at_least_one(vocab_size=self.vocab_size, n_layers=self.n_layers, max_seq_len=self.max_seq_len)
         checks.require_heads(self.d_model, self.n_heads, self.n_kv_heads, self.head_dim)
@@ -93,7 +93,7 @@ class TransformerConfig:
         checks.require_positive(norm_eps=self.norm_eps)
         checks.require_theta(rope_theta=self.rope_theta)
 
-        # What was left open is settled here, so that every reader of a config finds a number.
+        # Fill in the defaults, so that code that reads a config always finds a number.
         if self.d_ff is None:
             d_ff = feed_forward.swiglu_width(self.d_model) if self.activation == "swiglu" else 4 * self.d_model
             object.__setattr__(self, "d_ff", d_ff)
@@ -101,7 +101,7 @@ class TransformerConfig:
         object.__setattr__(self, "n_kv_heads", n_kv_heads)
         checks.require_at_least_one(d_ff=self.d_ff)
         if self.positions == "rope" and self.d_head % 2:
-            raise ValueError(f"positions='rope' turns pairs of features, but d_head={self.d_head} is odd")
+            raise ValueError(f"positions='rope' rotates pairs of features, but d_head={self.d_head} is odd")
         self._require_switches_that_fit()
         if not (isinstance(self.n_segments, int) and self.n_segments == 0):
             checks.require_at_least_one(n_segments=self.n_segments)
@@ -112,7 +112,7 @@ class TransformerConfig:
         checks.require_share(rotary_share=self.rotary_share)
         if self.positions == "rope" and (self.d_rotary < 2 or self.d_rotary % 2):
             turned = f"rotary_share={self.rotary_share} of d_head={self.d_head} features is {self.d_rotary}"
-            raise ValueError(f"{turned}, but RoPE turns pairs: choose a share that is an even number of features")
+            raise ValueError(f"{turned}, but RoPE rotates pairs: choose a share that gives an even number")
         if self.rope_scaling is not None:
             object.__setattr__(self, "rope_scaling", checks.require_rope_scaling(self.rope_scaling))
         if self.window is not None:
@@ -126,20 +126,20 @@ class TransformerConfig:
         for field, (used, other, needed) in needs.items():
             if used and getattr(self, other) != needed:
                 given = f"{field}={getattr(self, field)!r} needs {other}={needed!r}, got {getattr(self, other)!r}"
-                raise ValueError(f"{given}: leave {field} out, or choose that")
+                raise ValueError(f"{given}: leave {field} out, or set {other}={needed!r}")
         if self.output_bias and self.family == "encoder":
-            raise ValueError("output_bias=True needs an output head, which family='encoder' has not: leave it out")
+            raise ValueError("output_bias=True needs an output head, which family='encoder' lacks: leave it out")
         if self.parallel and self.family == "encoder-decoder":
-            raise ValueError("parallel=True leaves no place for cross-attention: choose family='decoder' or 'encoder'")
+            raise ValueError("parallel=True does not support cross-attention: choose family='decoder' or 'encoder'")
 
     @property
     def d_head(self) -> int:
-        """Return D, the features of one head."""
+        """Return D, the number of features of one head."""
         return self.d_model // self.n_heads if self.head_dim is None else self.head_dim
 
     @property
     def d_rotary(self) -> int:
-        """Return how many of a head's features RoPE turns."""
+        """Return how many of a head's features RoPE rotates."""
         return int(self.d_head * self.rotary_share)
 
     def to_dict(self) -> dict[str, int | float | str | bool]:
@@ -148,7 +148,7 @@ class TransformerConfig:
 
     @classmethod
     def from_dict(cls, values: dict) -> "TransformerConfig":
-        """Return the config of such a dictionary. An unknown or a missing field is a ValueError that names it."""
+        """Return the config from a dictionary of its fields. Raise ValueError if a field is unknown or missing."""
         checks.require_mapping(values=values)
         known = [field.name for field in fields(cls)]
         unknown = [name for name in values if name not in known]
@@ -158,11 +158,11 @@ class TransformerConfig:
         try:
             return cls(**values)
         except TypeError as error:
-            raise ValueError(f"the dictionary does not describe a whole TransformerConfig: {error}") from None
+            raise ValueError(f"the dictionary does not describe a complete TransformerConfig: {error}") from None
 
 
 def require_family(config: TransformerConfig, family: str) -> None:
-    """Raise ValueError unless the config is of that family; TypeError if it is none at all."""
+    """Raise ValueError unless the config is of this family; TypeError if it is not a config."""
     checks.require_config(config, TransformerConfig, MODELS[family])
     if config.family != family:
         raise ValueError(
@@ -170,12 +170,12 @@ def require_family(config: TransformerConfig, family: str) -> None:
         )
 
 
-# assets/tables/presets.toml, with the sources.
+# The table assets/tables/presets.toml gives the source of each preset.
 PRESETS = {name: TransformerConfig.from_dict(row) for name, row in read_table("presets").items()}
 
 
 def preset(name: str) -> TransformerConfig:
-    """Return the published configuration of that name. Unknown: a ValueError that lists the nearest names."""
+    """Return the published configuration of this name. Raise ValueError with the nearest names if it is unknown."""
     if not isinstance(name, str) or name not in PRESETS:
         near = difflib.get_close_matches(str(name), PRESETS, n=3, cutoff=0.3) or list(PRESETS)
         raise ValueError(f"unknown preset {name!r}. Nearest: {', '.join(near)}. All: {', '.join(PRESETS)}")

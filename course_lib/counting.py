@@ -1,7 +1,7 @@
-"""Accounting: what a Transformer weighs and costs, computed from its description alone.
+"""Counting: a Transformer's parameters, memory and compute, calculated from its description without building it.
 
-Chapter 10. Every figure is a closed form, so that a 7-billion-parameter model can be counted without building it; the
-tests hold the counts equal to built models, to the last parameter.
+Chapter 10. Every count is a formula, so it works for a 7-billion-parameter model on any computer. The tests check that
+the parameter counts equal those in real models exactly.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from course_lib.positions import BINS
 
 @dataclass(frozen=True)
 class Bill:
-    """A total and the items that make it up. `print(bill)` shows a table; items of 0 stay, so that all bills match."""
+    """Hold a total and its items. `print(bill)` shows a table. Items of 0 stay, so that all tables have equal rows."""
 
     by_component: dict[str, int]
 
@@ -28,28 +28,28 @@ class Bill:
 
 
 class ParameterCount(Bill):
-    """Number of parameters: .total, and .by_component with "token embedding", "position embedding", "segment
+    """Hold the number of parameters: .total, and .by_component with "token embedding", "position embedding", "segment
     embedding", "attention", "feed-forward", "norms" and "output head"."""
 
 
 class MemoryCount(Bill):
-    """Bytes: .total and .by_component."""
+    """Hold a number of bytes: .total and .by_component."""
 
 
 def count_parameters(config: TransformerConfig) -> ParameterCount:
-    """Return every parameter of the model that config describes, by component.
+    """Return the number of parameters of the model that config describes, by component.
 
-    Per block, with d = d_model and d_kv = n_kv_heads · d_head (= d unless heads are grouped):
+    Per block, with d = d_model and d_kv = n_kv_heads · d_head (d_kv = d without grouped heads):
         attention       2 d² + 2 d d_kv     + biases 2 d + 2 d_kv
         feed-forward    2 d d_ff            + biases d_ff + d          SwiGLU: 3 d d_ff + biases 2 d_ff + d
-        norms           2 norms of 2 d (LayerNorm), d (LayerNorm without bias, RMSNorm)
+        norms           2 norms of 2 d (LayerNorm) or d (LayerNorm without bias, RMSNorm)
     Once: token embedding V d; learned positions max_seq_len d; the norm after the last pre-norm block, or after the
-    embeddings of a post-norm encoder such as BERT; the output head V d, or 0 where it shares the token embedding.
+    embeddings of a post-norm encoder such as BERT; the output head V d, or 0 if it shares the token embedding.
 
-    An encoder has no output head. In an encoder-decoder both stacks share one token embedding, have a learned position
-    table each, and every decoder block has a second attention (to the encoder) with its norm.
+    An encoder has no output head. In an encoder-decoder both stacks share one token embedding, each has its own learned
+    position table, and every decoder block has a second attention (to the encoder) with its norm.
 
-    With a head_dim of its own, d in W_Q and W_O gives way to d_q = n_heads · head_dim. qkv_bias adds d_q + 2 d_kv,
+    If head_dim is given, the width d_q = n_heads · head_dim replaces one d in W_Q and W_O. qkv_bias adds d_q + 2 d_kv,
     qk_norm 2 d_head per self-attention, output_bias V, and relative positions 32 n_heads per stack.
     """
     require_arguments(count_parameters, locals())
@@ -58,7 +58,7 @@ def count_parameters(config: TransformerConfig) -> ParameterCount:
     bias = int(config.bias)
     qkv_biases = (config.bias or config.qkv_bias) * (d_q + 2 * d_kv)
     attention = 2 * d * d_q + 2 * d * d_kv + qkv_biases + bias * d
-    ups = 2 if config.activation == "swiglu" else 1  # SwiGLU has two projections up: the gate and what it lets through
+    ups = 2 if config.activation == "swiglu" else 1  # SwiGLU has two up-projections: the gate and the gated units
     feed_forward = (ups + 1) * d * config.d_ff + bias * (ups * config.d_ff + d)
     norm = 2 * d if config.norm == "layer" and config.bias else d
 
@@ -66,7 +66,7 @@ def count_parameters(config: TransformerConfig) -> ParameterCount:
     stacks = 2 if two_stacks else 1
     blocks = stacks * config.n_layers
     cross_attentions = config.n_layers if two_stacks else 0
-    # Pre-norm: one after each stack's last block. Post-norm: one after the embeddings of an encoder.
+    # Pre-norm adds a norm after each stack's last block, post-norm one after an encoder's embeddings.
     norms_outside = stacks if config.norm_position == "pre" else int(config.family == "encoder")
 
     positions = {"learned": config.max_seq_len * d, "relative": BINS * config.n_heads}.get(config.positions, 0)
@@ -88,15 +88,15 @@ def count_parameters(config: TransformerConfig) -> ParameterCount:
 def forward_flops(config: TransformerConfig, T: int, batch: int = 1, S: int | None = None, cached: int = 0) -> int:
     """Return the floating-point operations of one forward pass over `batch` sequences of T tokens.
 
-    A matrix product (m, k) @ (k, n) counts as 2 m k n: one multiplication and one addition each. Per token that is 2
-    per weight of every linear layer, the output head included (tied or not); in attention, each pair of a query and a
-    key costs 4 n_heads · d_head for Q Kᵀ and weights · V. All are counted, although a causal kernel may skip the masked
-    half, and grouped heads save none. Not counted, because small beside these: look-ups, biases, softmax, norms,
-    activations.
+    A matrix product (m, k) @ (k, n) counts as 2 m k n: m k n multiplications and m k n additions. Per token, a weight
+    of a linear layer therefore costs 2, including the output head (tied or not). In attention each pair of a query and
+    a key costs 4 n_heads · d_head, for Q Kᵀ and weights · V. All pairs are counted, although a causal kernel may skip
+    the masked half; grouped heads save none of them. Look-ups, biases, softmax, norms and activations are not counted,
+    because they are small in comparison.
 
     Args:
-        S: tokens of the source in an encoder-decoder; as many as in the target unless given.
-        cached: tokens that are in the cache already. T=1 is then one step of generating: its query meets cached + 1
+        S: number of source tokens in an encoder-decoder; T + cached unless given.
+        cached: number of tokens in the cache. T=1 is then one generation step, whose query attends to cached + 1
             keys. The encoder, and the keys and values of its output, were computed before the first step.
     Divide by batch · T for the FLOPs per token; a training step costs three times the forward pass.
     Errors: ValueError for an S without a source, or a cache of an encoder.
@@ -123,10 +123,10 @@ def forward_flops(config: TransformerConfig, T: int, batch: int = 1, S: int | No
 
 
 def attention_matrix_bytes(config: TransformerConfig, T: int, batch: int = 1, bytes_per_element: int = 4) -> int:
-    """Return the bytes of the attention weights of one layer when they are stored: batch · n_heads · T² ·
+    """Return the bytes of one layer's attention weights if they are stored: batch · n_heads · T² ·
     bytes_per_element.
 
-    The d_model features do not enter. A fused kernel never stores this matrix. float32 has 4 bytes, float16 has 2.
+    The result does not depend on d_model. A fused kernel never stores this matrix. float32 has 4 bytes, float16 has 2.
     """
     require_arguments(attention_matrix_bytes, locals())
     checks.require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
@@ -136,12 +136,12 @@ def attention_matrix_bytes(config: TransformerConfig, T: int, batch: int = 1, by
 def kv_cache_bytes(
     config: TransformerConfig, T: int, batch: int = 1, bytes_per_element: int = 2, S: int | None = None
 ) -> int:
-    """Return the bytes of the keys and values kept while generating, after T tokens.
+    """Return the bytes of the key-value cache after T tokens.
 
     2 · n_layers · batch · T · n_kv_heads · d_head · bytes_per_element: one key and one value per layer and token.
-    An encoder-decoder keeps those of the S tokens of its source as well, T unless given: T + S instead of T.
+    An encoder-decoder also caches the S tokens of its source (S = T unless given): T + S instead of T.
 
-    Errors: ValueError for an encoder, which does not generate and keeps nothing, or an S without a source.
+    Errors: ValueError for an encoder, which does not generate, or for an S without a source.
     """
     require_arguments(kv_cache_bytes, locals())
     checks.require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
@@ -151,9 +151,9 @@ def kv_cache_bytes(
 
 
 def inference_memory(config: TransformerConfig, T: int = 1, batch: int = 1, bytes_per_element: int = 2) -> MemoryCount:
-    """Return the bytes to hold while generating up to T tokens: the weights and the cache (none for an encoder).
+    """Return the bytes needed to generate up to T tokens: the weights and the cache (none for an encoder).
 
-    Activations are left out: one token's worth is small, and they are freed at once.
+    Activations are not counted: for one token they are small, and they are freed immediately.
     """
     checks.require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
     weights = count_parameters(config).total * bytes_per_element
@@ -162,17 +162,17 @@ def inference_memory(config: TransformerConfig, T: int = 1, batch: int = 1, byte
 
 
 def training_memory(config: TransformerConfig, mixed_precision: bool = False) -> MemoryCount:
-    """Return the bytes that AdamW training holds per model, whatever the batch: 16 per parameter in all three recipes.
+    """Return the bytes that AdamW training needs, whatever the batch size: 16 per parameter in all three recipes.
 
                         weights   gradients   moments   float32 master copy
     float32                4          4          8               0
     torch.autocast         4          4          8               0
     16-bit weights         2          2          8               4
 
-    Both ways of mixed precision compute in 16 bits and add the small updates to float32 numbers, where they are not
-    rounded away. `torch.autocast` casts the weights anew in every step: from the forward pass until the backward pass
-    is over, the casts take up to 2 bytes per parameter more. Neither saves this memory; they save activations and
-    time. Activations come on top: see activation_memory.
+    Both mixed-precision recipes compute in 16 bits and add the small updates to float32 numbers, where they are not
+    rounded away. `torch.autocast` casts the weights in every step, and keeps the casts until the end of the backward
+    pass: up to 2 more bytes per parameter. Neither recipe saves this memory; both save activation memory and time.
+    Activations need additional memory: see activation_memory.
 
     Args:
         mixed_precision: False for float32 and `torch.autocast`, True for 16-bit weights with a float32 master copy.
@@ -189,28 +189,28 @@ def training_memory(config: TransformerConfig, mixed_precision: bool = False) ->
 def activation_memory(config: TransformerConfig, T: int, batch: int = 1, bytes_per_element: int = 4) -> MemoryCount:
     """Return the bytes that the forward pass of a decoder keeps, because the backward pass needs them.
 
-    Numbers per token and block, with d = d_model:
-        norms           2 d         what enters each norm; RMSNorm 4 d: also that divided by its root mean square
-        attention       5 d         its input; queries, keys, values (those of grouped heads are copied to every head,
-                                    so they save nothing here); what the heads say. RoPE 6 d: that lies head by head
-                                    in memory, and is kept again token by token, as W_O needs it. With a head_dim of
-                                    its own: d + 4 or 5 n_heads · head_dim
+    Stored numbers per token and block, with d = d_model:
+        norms           2 d         each norm's input; RMSNorm 4 d: also the input divided by its root mean square
+        attention       5 d         its input; queries, keys and values (grouped ones are copied to every head, so
+                                    they save nothing here); the output of the heads. RoPE 6 d: the output is stored
+                                    head by head, and a second time token by token for W_O. If head_dim is given:
+                                    d + 4 or 5 n_heads · head_dim
         feed-forward    d + n d_ff  its input; hidden units after the activation (ReLU, n = 1), before and after (GELU,
-                                    n = 2), or gate, silu(gate), what it lets through and the product (SwiGLU, n = 4)
+                                    n = 2), or gate, silu(gate), the gated units and the product (SwiGLU, n = 4)
     Once per token: the input d of the output head and V log-probabilities; one more norm in a pre-norm model.
 
-    That is with PyTorch's fused attention on a CPU. On top come the matrices of unfused attention, ALiBi's bias, masks
-    of dropout. Left out, because small beside these: means and deviations, the sums of softmax, RoPE's cosines.
+    These numbers are for PyTorch's fused attention on a CPU. Unfused attention matrices, ALiBi's bias and dropout masks
+    need additional memory. Means, standard deviations, sums of softmax and RoPE's cosines are small and not counted.
 
-    Errors: ValueError for another family than "decoder", or for qk_norm, which the formula does not know.
+    Errors: ValueError unless family is "decoder", or if qk_norm is set, which the formula does not cover.
     Source: Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4.1.
     """
     require_arguments(activation_memory, locals())
     checks.require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
     if config.family != "decoder":
-        raise ValueError(f"the formula is that of family='decoder', got {config.family!r}: describe a decoder")
+        raise ValueError(f"the formula is for family='decoder', got {config.family!r}: describe a decoder")
     if config.qk_norm:
-        raise ValueError("the formula knows no norm on queries and keys: describe a decoder with qk_norm=False")
+        raise ValueError("the formula does not cover qk_norm=True: describe a decoder with qk_norm=False")
     d, blocks, d_q = config.d_model, config.n_layers, config.n_heads * config.d_head
     hidden = {"relu": 1, "swiglu": 4}.get(config.activation, 2) * config.d_ff
     norms = (2 * blocks + (config.norm_position == "pre")) * (2 if config.norm == "rms" else 1)
@@ -226,10 +226,10 @@ def activation_memory(config: TransformerConfig, T: int, batch: int = 1, bytes_p
 def training_flops(config: TransformerConfig, n_tokens: int, T: int | None = None, recomputed: bool = False) -> int:
     """Return the floating-point operations of training on n_tokens tokens, in rows of T (max_seq_len unless given).
 
-    3 · forward_flops per token: the backward pass takes two products where the forward pass takes one. With N weights
-    in linear layers that is the well-known 6 · N per token (Kaplan et al. 2020, section 2.1), and 12 · n_layers · T ·
-    d_model for the pairs of attention. recomputed: with checkpoint_activations the forward pass runs twice, 4 instead
-    of 3; those FLOPs take time, and are not counted where a utilisation is called that of the model (MFU).
+    3 · forward_flops per token: the backward pass needs two matrix products for each one in the forward pass. With N
+    weights in linear layers this is the well-known 6 · N per token (Kaplan et al. 2020, section 2.1), plus
+    12 · n_layers · T · d_model for the pairs in attention. recomputed: with checkpoint_activations the forward pass
+    runs twice, so 4 instead of 3. The extra FLOPs take time, but do not count in model FLOPs utilisation (MFU).
     """
     require_arguments(training_flops, locals())
     checks.require_at_least_one(n_tokens=n_tokens)
@@ -241,13 +241,13 @@ def training_days(
     config: TransformerConfig, n_tokens: int, n_gpus: int, peak_flops: float, utilisation: float,
     T: int | None = None, recomputed: bool = False,
 ) -> float:  # fmt: skip
-    """Return the days that training takes: training_flops / (n_gpus · peak_flops · utilisation) / 86,400 s.
+    """Return the duration of training in days: training_flops / (n_gpus · peak_flops · utilisation) / 86,400 s.
 
     Args:
-        peak_flops: FLOP per second that one GPU is sold with: 312e12 for an A100, 989e12 for an H100, in 16 bits.
-        utilisation: the share of it that is reached, in (0, 1]: 0.3 to 0.5 in published runs on thousands of GPUs. The
-            rest is waiting: for memory, for other GPUs, for what has failed.
-    Errors: ValueError for a size below 1 or a share outside (0, 1].
+        peak_flops: peak FLOP/s of one GPU according to its maker: 312e12 for an A100, 989e12 for an H100, in 16 bits.
+        utilisation: the fraction of it that is reached, in (0, 1]: 0.3 to 0.5 in published runs on thousands of GPUs.
+            The rest is lost waiting for memory, for other GPUs, and for repairs after failures.
+    Errors: ValueError for a size below 1 or a utilisation outside (0, 1].
     Source: Narayanan et al. 2021, section 5.1; Chowdhery et al. 2022 (PaLM), section 4.1.
     """
     checks.require_at_least_one(n_gpus=n_gpus)
@@ -259,16 +259,17 @@ def training_days(
 def all_reduce_bytes(config: TransformerConfig, n_processes: int, bytes_per_element: int = 4) -> int:
     """Return the bytes that each process sends per update to average its gradients with the others' in a ring.
 
-    2 (n − 1) / n · parameters · bytes_per_element: each part of the gradient goes around once to be summed, and once
-    more to be known to all. So it hardly grows with n: a thousand processes send each less than twice the model, and
-    the time to hide it behind the backward pass stays the same. Source: Patarasuk & Yuan 2009, section 3.
+    2 (n − 1) / n · parameters · bytes_per_element: each part of the gradient travels around the ring once to be summed
+    and a second time to reach every process. The traffic hardly grows with n: each of a thousand processes sends less
+    than twice the model, so the time that the backward pass has to hide stays the same.
+    Source: Patarasuk & Yuan 2009, section 3.
     """
     checks.require_at_least_one(n_processes=n_processes, bytes_per_element=bytes_per_element)
     return 2 * (n_processes - 1) * count_parameters(config).total * bytes_per_element // n_processes
 
 
 def _source_length(config: TransformerConfig, T: int, S: int | None) -> int:
-    """Return the tokens of the source: S, or T unless given; 0 where there is no source."""
+    """Return the number of source tokens: S, or T if S is None; 0 if there is no source."""
     if config.family == "encoder-decoder":
         S = T if S is None else S
         checks.require_at_least_one(S=S)

@@ -1,6 +1,6 @@
-"""Embeddings: from token ids to vectors, and what the distances between those vectors say.
+"""Embeddings: turn token ids into vectors, and compare those vectors with each other.
 
-Chapter 1. An embedding is a table with one row per token; looking a token up is picking its row.
+Chapter 1. An embedding is a table with one row per token. Embedding a token means picking its row.
 """
 
 import torch
@@ -13,19 +13,19 @@ from course_lib.linear import Layer
 
 
 class TokenEmbedding(Layer):
-    """Replace every token id by its row of a learned table.
+    """Replace each token id by its row in a learned table.
 
     y[b, t] = weight[ids[b, t]]            (× sqrt(d_model) if scale)
 
     Args:
-        vocab_size: V, number of rows; ids run from 0 to V − 1. d_model: features of a token.
-        scale: multiply by sqrt(d_model), as the original Transformer does: rows of size 1 / sqrt(d_model) then have
-            size 1, about that of a position (the paper gives no reason).
+        vocab_size: V, the number of rows; ids run from 0 to V − 1. d_model: features of a token.
+        scale: whether to multiply by sqrt(d_model), as the original Transformer does. The paper gives no reason.
+            Features of size 1 / sqrt(d_model) become size 1, about as large as the position encoding.
 
-    Parameters: `weight` (V, d_model), drawn from N(0, 0.02²). The small spread matters when the same table also
-    produces the logits: with N(0, 1) the untrained model would be wrong with great confidence.
-    Shapes: ids (…), usually (B, T) → (…, d_model). Errors: ValueError for ids that are no rows of the table.
-    Source: Vaswani et al. 2017, section 3.4; spread as in GPT-2 (Radford et al. 2019).
+    Parameters: `weight` (V, d_model), initialised from N(0, 0.02²). The small standard deviation matters when the same
+    table also produces the logits: with N(0, 1) an untrained model would be confident and wrong.
+    Shapes: ids (…), usually (B, T) → (…, d_model). Errors: ValueError for an id outside the table.
+    Source: Vaswani et al. 2017, section 3.4; standard deviation as in GPT-2 (Radford et al. 2019).
     """
 
     def __init__(self, vocab_size: int, d_model: int, scale: bool = False):
@@ -44,12 +44,12 @@ class TokenEmbedding(Layer):
 def nearest_tokens(
     weight: Float[Tensor, "V d_model"], index: int, k: int
 ) -> tuple[Int[Tensor, "k"], Float[Tensor, "k"]]:
-    """Return the k tokens whose vectors point most nearly the same way as token `index`, itself left out.
+    """Return the k tokens whose vectors have the highest cosine similarity to token `index`, which is excluded.
 
-    cos(a, b) = a·b / (|a| |b|), from −1 to 1; a row of zeros has cosine 0 with everything.
+    cos(a, b) = a·b / (|a| |b|), from −1 to 1; a row of zeros has cosine 0 with every row.
 
     Returns: (indices, cosines), best first.
-    Errors: ValueError if index is outside the table, k is not in 1 … V − 1, or a row holds NaN or infinite numbers.
+    Errors: ValueError if index is outside the table, k is not in 1 … V − 1, or a row contains NaN or infinite numbers.
     """
     (index,) = require_rows(weight, index)
     return _most_similar(weight, weight[index], exclude=[index], k=k)
@@ -58,17 +58,17 @@ def nearest_tokens(
 def analogy(
     weight: Float[Tensor, "V d_model"], a: int, b: int, c: int, k: int
 ) -> tuple[Int[Tensor, "k"], Float[Tensor, "k"]]:
-    """Return the k tokens nearest to weight[a] − weight[b] + weight[c]: king − man + woman → queen.
+    """Return the k tokens nearest to weight[a] − weight[b] + weight[c], as in king − man + woman → queen.
 
-    The three inputs are left out, as by everyone who reports this game: else the nearest row is often one of them.
+    The three inputs are excluded, as published results do; otherwise the nearest row is often one of them.
 
     Returns: (indices, cosines), best first.
-    Errors: ValueError if a, b or c is outside the table, k exceeds the rows that are left, or a row is not finite.
+    Errors: ValueError if a, b or c is outside the table, k exceeds the remaining rows, or a row is not finite.
     Source: Mikolov et al. 2013, "Linguistic Regularities in Continuous Space Word Representations".
     """
     a, b, c = require_rows(weight, a, b, c)
-    largest = weight[[a, b, c]].abs().max().clamp(min=torch.finfo(weight.dtype).tiny)  # so that no sum overflows
-    vector = weight[a] / largest - weight[b] / largest + weight[c] / largest  # its length does not matter
+    largest = weight[[a, b, c]].abs().max().clamp(min=torch.finfo(weight.dtype).tiny)  # prevents overflow in the sum
+    vector = weight[a] / largest - weight[b] / largest + weight[c] / largest  # cosines ignore its length
     return _most_similar(weight, vector, exclude=[a, b, c], k=k)
 
 
@@ -81,7 +81,7 @@ def _most_similar(weight: Tensor, vector: Tensor, exclude: list[int], k: int) ->
 
 
 def _rescaled(vectors: Tensor) -> Tensor:
-    """Return the same directions, each with ±1 as its largest number: squares of tiny or huge ones leave the range."""
+    """Return the vectors scaled to a largest magnitude of 1, so that squares neither overflow nor underflow."""
     vectors = vectors.detach().to(torch.promote_types(vectors.dtype, torch.float32))
     largest = vectors.abs().amax(dim=-1, keepdim=True)
     return vectors / largest.where(largest > 0, 1)

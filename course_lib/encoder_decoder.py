@@ -1,4 +1,4 @@
-"""Encoders and translators: a stack that reads, alone (BERT) or for a decoder that writes (the original Transformer).
+"""Encoders: a stack that reads a text, on its own (BERT) or for a decoder that writes (the original Transformer).
 
 Chapter 11 (Vaswani et al. 2017; Devlin et al. 2019).
 """
@@ -16,9 +16,9 @@ from course_lib.linear import Layer, Linear
 
 
 class EncoderOnly(Stack):
-    """Read whole texts: every token sees every other, and comes out as a vector that knows its surroundings.
+    """Read a text in both directions: every token attends to all others, so its hidden state depends on its context.
 
-    Parameters: those of Stack. There is no output head: what is done with the hidden states is up to the task.
+    Parameters: as in Stack. There is no output head, because the use of the hidden states depends on the task.
     Errors: ValueError if config.family is not "encoder".
     Source: Devlin et al. 2019 (BERT), without its pooler.
     """
@@ -35,17 +35,17 @@ class EncoderOnly(Stack):
         segment_ids: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T d_model"]:
         """Return the hidden states. mask: True = may attend, broadcastable to (B, H, T, T), such as
-        padding_mask(lengths, T). segment_ids: (B, T), first or second text; all first unless given."""
+        padding_mask(lengths, T). segment_ids: (B, T), 0 for the first text, 1 for the second; 0 unless given."""
         return super().forward(ids, mask, segment_ids=segment_ids)
 
 
 class EncoderDecoder(Layer):
-    """Translate: an encoder reads the source; a decoder writes the target and looks at the source while it does.
+    """Translate: an encoder reads the source; a decoder generates the target while it attends to the source.
 
-    Parameters: `encoder`, `decoder` (two stacks that share one token embedding) and `output`; with tie_weights
-    `output.weight` is that token embedding too.
+    Parameters: `encoder` and `decoder`, two stacks that share one token embedding, and `output`. With tie_weights
+    `output.weight` is also the token embedding's weight.
     Errors: ValueError if config.family is not "encoder-decoder".
-    Source: Vaswani et al. 2017; the three-fold sharing: section 3.4.
+    Source: Vaswani et al. 2017; section 3.4 for the shared weights.
     """
 
     def __init__(self, config: TransformerConfig):
@@ -54,7 +54,7 @@ class EncoderDecoder(Layer):
         self.config = config
         self.encoder = Stack(config)
         self.decoder = Stack(config, cross_attention=True)
-        # One table in two modules: of one module under two names, torch.func.functional_call would not give it back.
+        # They share the tensor, not the module: torch.func.functional_call does not restore a module with two names.
         self.decoder.token_embedding.weight = self.encoder.token_embedding.weight
         self.output = Linear(config.d_model, config.vocab_size, bias=config.output_bias)
         initialize(self)
@@ -77,7 +77,7 @@ class EncoderDecoder(Layer):
     def encode(
         self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "..."] | None = None
     ) -> Float[Tensor, "B S d_model"]:
-        """Return the source as hidden states (B, S, d_model): computed once, however long the target becomes."""
+        """Return the hidden states of the source (B, S, d_model). One call serves the full target, however long."""
         return self.encoder(source_ids, source_mask)
 
     def decode(
@@ -87,7 +87,7 @@ class EncoderDecoder(Layer):
         source_mask: Bool[Tensor, "..."] | None = None,
         cache: Sequence[tuple[KVCache, KVCache]] | None = None,
     ) -> Float[Tensor, "B T V"]:
-        """Return the logits (B, T, V) from the target so far and the encoded source; cache: from new_cache()."""
+        """Return the logits (B, T, V), given the target so far and the encoded source. cache: from new_cache()."""
         return self.output(self.decoder(target_ids, context=encoded, context_mask=source_mask, cache=cache))
 
     def new_cache(self) -> list[tuple[KVCache, KVCache]]:

@@ -1,6 +1,6 @@
-"""Feed-forward: each token, by itself, through a small network.
+"""Feed-forward: a small network that processes each token separately.
 
-Chapter 6. Expand, apply a nonlinearity, contract: each hidden unit that finds its pattern in a token adds its vector.
+Chapter 6. Expand, apply a nonlinearity, contract: each hidden unit that detects its pattern in a token adds its vector.
 """
 
 import math
@@ -22,17 +22,17 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(Layer):
-    """Pass each token through two linear layers with a nonlinearity between them, the same for every position.
+    """Pass each token through two linear layers with a nonlinearity in between; all positions share the weights.
 
     y = activation(x W_up + b_up) W_down + b_down
 
     Args:
         d_model: features of a token. d_ff: number of hidden units; 4 · d_model unless given.
         activation: "relu", "silu", "gelu" (exact) or "gelu_tanh" (GPT-2's approximation).
-        dropout: probability of dropping a hidden unit while training. bias: whether the two layers have a bias.
+        dropout: probability of dropping a hidden unit in training. bias: whether the two layers have a bias.
 
     Parameters: `up_proj` (d_model → d_ff), `down_proj` (d_ff → d_model).
-    Shapes: x (…, d_model) → the same. Errors: ValueError for an unknown activation or another last dimension.
+    Shapes: x (…, d_model) → the same. Errors: ValueError for an unknown activation or a wrong last dimension.
     Source: Vaswani et al. 2017, eq. 2; GELU: Hendrycks & Gimpel 2016.
     """
 
@@ -56,22 +56,22 @@ class FeedForward(Layer):
 
 
 def swiglu_width(d_model: int, multiple_of: int = 256) -> int:
-    """Return the hidden units of a SwiGLU unless told otherwise: 8/3 · d_model, rounded up to suit the hardware.
+    """Return the default number of hidden units of SwiGLU: 8/3 · d_model, rounded up to suit the hardware.
 
-    Three matrices of width 8/3 · d_model weigh as much as the two of width 4 · d_model that they replace.
+    Three matrices of width 8/3 · d_model have the same number of parameters as two of width 4 · d_model.
     """
     checks.require_at_least_one(d_model=d_model, multiple_of=multiple_of)
     return multiple_of * math.ceil(8 * d_model / (3 * multiple_of))
 
 
 class SwiGLU(Layer):
-    """Feed forward through a gate: one projection proposes hidden units, another decides how far each is let through.
+    """Pass each token through a gated network: one projection computes hidden units, another scales each of them.
 
     y = (silu(x W_gate) ⊙ x W_up) W_down,   silu(z) = z · sigmoid(z)
 
     Args:
         d_model: features of a token. d_ff: number of hidden units; swiglu_width(d_model, multiple_of) unless given.
-        dropout: probability of dropping a hidden unit while training. bias: LLaMA's three layers have none.
+        dropout: probability of dropping a hidden unit in training. bias: whether the layers have one (LLaMA: no).
 
     Parameters: `gate_proj`, `up_proj` (d_model → d_ff), `down_proj` (d_ff → d_model).
     Shapes: x (…, d_model) → the same. Errors: ValueError if the last dimension is not d_model.

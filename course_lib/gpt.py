@@ -1,6 +1,6 @@
-"""GPT: the parts put together into a decoder, which writes text.
+"""GPT: the parts assembled into a decoder, which generates text.
 
-Chapter 9 (Radford et al. 2019; Touvron et al. 2023). Also how a model is initialised, and what its loss is.
+Chapter 9 (Radford et al. 2019; Touvron et al. 2023). This module also initialises models and computes their loss.
 """
 
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ from course_lib.config import TransformerConfig, require_family
 from course_lib.linear import Linear
 from course_lib.trace import evaluating, trace
 
-IGNORED = -100  # a target of −100 is not predicted: padding, or a part of the text that should not be learned
+IGNORED = -100  # targets of −100 do not count in the loss: padding, or text that should not be learned
 
 
 class DecoderOnly(Stack):
     """Predict the next token at every position: a causal stack of blocks, then one linear layer to the logits.
 
-    Parameters: those of Stack, and `output`, whose weight, tied, *is* `token_embedding.weight`. See also `initialize`.
+    Parameters: as in Stack, and `output`. If tied, output.weight *is* token_embedding.weight. See also `initialize`.
     Errors: ValueError unless config.family is "decoder". Source: Radford et al. 2019; Touvron et al. 2023 (LLaMA).
     """
 
@@ -42,26 +42,26 @@ class DecoderOnly(Stack):
         """Return the logits of the next token at every position.
 
         Args:
-            ids: (B, T), T ≤ max_seq_len. left_padding: (B,), how many padding tokens stand at the front of each row.
-            targets: (B, T), the ids that come next, already shifted: targets[b, t] follows ids[b, t]; −100 is ignored.
-            cache: from new_cache(), what earlier calls have seen: ids are then the tokens that follow, one or several.
-        Returns: logits (B, T, V); with targets (logits, loss), the loss of next_token_loss.
+            ids: (B, T), T ≤ max_seq_len. left_padding: (B,), number of padding tokens at the front of each row.
+            targets: (B, T), the next ids, already shifted: targets[b, t] follows ids[b, t]; −100 is ignored.
+            cache: from new_cache(). It stores the tokens of earlier calls, and ids are the one or more that follow.
+        Returns: logits (B, T, V); with targets (logits, loss), with the loss of next_token_loss.
         Errors: ValueError for an empty or too long sequence, ids outside the vocabulary, targets as in next_token_loss.
         """
         logits = self.output(super().forward(ids, left_padding=left_padding, cache=cache))  # (B, T, V)
         return logits if targets is None else (logits, next_token_loss(logits, targets))
 
     def attention_weights(self, ids: Int[Tensor, "B T"]) -> list[Float[Tensor, "B H T T"]]:
-        """Return what each head looks at: one (B, H, T, T) per block, each row a query's weights over the keys."""
+        """Return each block's attention weights, (B, H, T, T): each row is one query's weights over the keys."""
         with evaluating(self), trace(self, "*.weights") as seen:
             self(ids)
         return [seen[f"blocks.{i}.attention.weights"] for i in range(len(self.blocks))]
 
 
 def initialize(model: Any) -> None:
-    """Initialise as GPT-2 does: linear layers and tables from N(0, 0.02²), biases 0, norms 1 and 0.
+    """Initialise a model with config.n_layers as in GPT-2: linear layers and tables N(0, 0.02²), biases 0, norms 1.
 
-    It then guesses evenly: a loss of about ln V. model: has config.n_layers. Source: Radford et al. 2019, section 2.3.
+    Its predictions are then almost uniform, with a loss of about ln V. Source: Radford et al. 2019, section 2.3.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
@@ -74,16 +74,16 @@ def initialize(model: Any) -> None:
 
 
 def initialize_writers(block: TransformerBlock, n_layers: int) -> None:
-    """Divide what writes into the residual stream by √(writers in n_layers blocks): sums do not grow."""
+    """Initialise layers that write to the residual stream with std 0.02 / √(their number): sums then do not grow."""
     writers = [module for name, module in block.named_modules() if name.endswith(("out_proj", "down_proj"))]
     for writes_to_stream in writers:
         nn.init.normal_(writes_to_stream.weight, std=0.02 / (len(writers) * n_layers) ** 0.5)
 
 
 def next_token_loss(logits: Float[Tensor, "B T V"], targets: Int[Tensor, "B T"]) -> Float[Tensor, ""]:
-    """Return the mean cross-entropy in nats per predicted token: −ln p(target), averaged over all targets but −100.
+    """Return the mean cross-entropy in nats per predicted token: −ln p(target), averaged over all targets except −100.
 
-    Errors: ValueError if the shapes differ, a target is outside the vocabulary or none is left; for NaN in logits.
+    Errors: ValueError if the shapes differ, a target is outside the vocabulary, all are −100, or logits contain NaN.
     """
     require_targets(logits, targets, IGNORED)
     return require_real(F.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), ignore_index=IGNORED), logits)

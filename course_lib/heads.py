@@ -1,7 +1,7 @@
-"""Heads: several attentions side by side, each on its own slice of the features.
+"""Heads: several attentions in parallel, each on its own slice of the features.
 
-Chapter 4 (Vaswani et al. 2017). Splitting and merging are reshapes; the module projects, attends and mixes. Two things
-taught later work inside the heads: RoPE rotates queries and keys (chapter 5), a cache keeps keys and values (14).
+Chapter 4 (Vaswani et al. 2017). Splitting and merging are reshapes; the module projects, attends and mixes. Two later
+topics also appear here: RoPE rotates queries and keys (chapter 5), and a cache stores keys and values (chapter 14).
 """
 
 from jaxtyping import Bool, Float
@@ -16,9 +16,9 @@ from course_lib.positions import apply_rotary
 
 
 def split_heads(x: Float[Tensor, "B T d_model"], n_heads: int) -> Float[Tensor, "B H T D"]:
-    """Split each token's features into n_heads slices of D = d_model / n_heads: a reshape, nothing is computed.
+    """Split each token's features into n_heads slices of D = d_model / n_heads features, by a reshape.
 
-    Errors: ValueError if d_model is not divisible by n_heads.
+    Errors: ValueError if n_heads does not divide d_model.
     """
     checks.require_shape(x, "(B, T, d_model)")
     B, T, d_model = x.shape
@@ -27,28 +27,28 @@ def split_heads(x: Float[Tensor, "B T d_model"], n_heads: int) -> Float[Tensor, 
 
 
 def merge_heads(x: Float[Tensor, "B H T D"]) -> Float[Tensor, "B T d_model"]:
-    """Lay the heads side by side again: undo split_heads."""
+    """Concatenate the heads again: the inverse of split_heads."""
     checks.require_shape(x, "(B, H, T, D)")
     return x.transpose(1, 2).flatten(start_dim=2)  # (B, T, H, D) -> (B, T, H * D)
 
 
 class MultiHeadAttention(Layer):
-    """Run several attentions side by side, each on its own projection of the tokens, and mix what they find by W_O.
+    """Run several attentions in parallel, each on its own projection of the tokens, and mix their outputs with W_O.
 
     head_h = attention(x W_Q, c W_K, c W_V) on the h-th slice,   y = concat(head_1 … head_H) W_O
     where c is x itself (self-attention) or another sequence, the context (cross-attention).
 
     Args:
-        d_model: features of a token. n_heads: H; each head works on D = d_model / n_heads features.
-        n_kv_heads: heads of keys and values, n_heads unless given. With fewer, n_heads / n_kv_heads query heads share
-            each (grouped-query attention; 1: multi-query): a smaller cache, fewer parameters.
-        dropout: probability of dropping an attention weight while training. bias: whether the four projections have
-            one; qkv_bias: q, k, v have one anyway. rope_interleaved: as in apply_rotary. d_head: D, if it is another.
-            qk_norm: eps of an RMSNorm of each query and key before RoPE, which bounds the scores; None: no such norm.
+        d_model: features of a token. n_heads: H; each head has D = d_model / n_heads features.
+        n_kv_heads: number of key-value heads; n_heads unless given. With fewer, n_heads / n_kv_heads query heads share
+            each one (grouped-query attention; with 1, multi-query), which saves parameters and cache memory.
+        dropout: probability of dropping an attention weight in training. bias: whether the four projections have a
+            bias; qkv_bias: q, k, v have one in any case. rope_interleaved: as in apply_rotary. d_head: D, if different.
+            qk_norm: eps of an RMSNorm on each query and key before RoPE, which bounds the scores; None for no norm.
 
     Parameters: `q_proj out_proj` (d_model, d_model), `k_proj v_proj` (d_model, n_kv_heads · D), plus biases, and
-    `q_norm k_norm` (D,). The number of heads does not change their count: they share the projections out.
-    Errors: ValueError if d_model is not divisible by n_heads, n_heads not by n_kv_heads, or a shape is wrong.
+    `q_norm k_norm` (D,). More heads do not add parameters: each head uses a slice of the projections.
+    Errors: ValueError if n_heads does not divide d_model, n_kv_heads does not divide n_heads, or a shape is wrong.
     Source: Vaswani et al. 2017, section 3.2.2; grouped queries: Ainslie et al. 2023; norms: Henry et al. 2020.
     """
 
@@ -75,15 +75,15 @@ class MultiHeadAttention(Layer):
         mask: Bool[Tensor, "..."] | None = None, is_causal: bool = False, rotary: Float[Tensor, "..."] | None = None,
         cache: KVCache | None = None, need_weights: bool = False, score_bias: Float[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "B T d_model"] | tuple[Float[Tensor, "B T d_model"], Float[Tensor, "B H T S"]]:  # fmt: skip
-        """Let the T tokens of x attend to the S tokens of the context (x itself, and before it those in the cache).
+        """Let the T tokens of x attend to S tokens: the context if given, otherwise the cached tokens followed by x.
 
         Args:
-            context: the sequence to attend to, of the batch size of x; x itself unless given.
-            mask: boolean, True = may attend, broadcastable to (B, H, T, S). One of shape (B, T, S) is written
-                mask[:, None], one of (H, T, S) mask[None]. is_causal: hide later tokens; with a mask both must allow.
+            context: the sequence to attend to, with the same batch size as x; x itself unless given.
+            mask: boolean, True = may attend, broadcastable to (B, H, T, S). Pass a mask of shape (B, T, S) as
+                mask[:, None], and one of shape (H, T, S) as mask[None]. is_causal: also hide later tokens.
             rotary: angles of the T tokens, from rotary_angles, broadcastable to (B, H, T, D / 2).
-            cache: earlier tokens' keys and values, to which those of x are added; a context's are computed only once.
-            need_weights: also return the weights, before dropout, from the plain steps: the fused kernel has none.
+            cache: stores keys and values. Those of x are appended at each call; a context's are computed only once.
+            need_weights: also return the weights (before dropout), from the plain steps: the fused kernel has none.
             score_bias: numbers added to the scores, broadcastable to (B, H, T, S), such as alibi_bias.
         """
         checks.require_sequences(x, context, self.d_model, is_causal, rotary, need_weights)
@@ -98,26 +98,26 @@ class MultiHeadAttention(Layer):
                 key, value = cache.append(key, value)  # (B, H_kv, S, D)
         else:  # (B, H_kv, S, D)
             key, value = self.keys_and_values(context) if cache is None else cache.once(self.keys_and_values, context)
-        dropout_p = self.dropout * self.training  # 0 unless the module is being trained
+        dropout_p = self.dropout * self.training  # 0 in evaluation mode
         heads, weights = self.attend(query, key, value, mask, is_causal, score_bias, dropout_p, need_weights)
         y = self.out_proj(merge_heads(heads))  # (B, T, d_model)
         return y if weights is None else (y, weights)
 
     def keys_and_values(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Project the tokens to attend to, (B, S, d_model), and split the result into heads: (B, H_kv, S, D) each."""
+        """Return the keys and values of source (B, S, d_model), split into heads: (B, H_kv, S, D) each."""
         return split_heads(self.k_proj(source), self.n_kv_heads), split_heads(self.v_proj(source), self.n_kv_heads)
 
     def attend(
         self, query, key, value, mask=None, is_causal=False, score_bias=None, dropout_p=0.0, need_weights=False
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend: queries (B, H, T, D), keys and values (B, H_kv, S, D) -> (heads (B, H, T, D), weights or None)."""
+        """Return (heads (B, H, T, D), weights or None) for queries (B, H, T, D), keys and values (B, H_kv, S, D)."""
         checks.require_fitting(query, key, mask, score_bias)
         group = self.n_heads // self.n_kv_heads
         if group > 1:
             key, value = key.repeat_interleave(group, dim=1), value.repeat_interleave(group, dim=1)  # (B, H, S, D)
         T, S = query.shape[-2], key.shape[-2]
-        is_causal = is_causal and bool(T > 1)  # a single query is the last token: it has no later one
-        # The fused kernel takes a mask or a flag, never both, and its flag lets query t see keys 0 … t, not the last t.
+        is_causal = is_causal and bool(T > 1)  # a single query is the last token: no key is later
+        # The fused kernel takes a mask or is_causal, not both, and is_causal lets query t see keys 0 … t even if S > T.
         if is_causal and any((need_weights, mask is not None, score_bias is not None, S != T)):
             mask, is_causal = combine(mask, causal_mask(T, S, device=query.device)), False
         if need_weights:

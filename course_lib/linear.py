@@ -1,9 +1,9 @@
-"""Linear: PyTorch's linear layer, which does not leave cores idle while a token or a few are computed.
+"""Linear: PyTorch's linear layer, changed to use all CPU cores for one or a few tokens.
 
-`Layer`: a module whose errors say what was given.
+`Layer` is a module whose errors name the arguments.
 
-Chapter 14. A matrix that meets one vector is read once and used once, so that memory decides how long it takes. One
-core alone cannot ask memory for as much as memory can give.
+Chapter 14. Multiplying a matrix by one vector uses each weight once, so memory bandwidth determines how long it takes.
+A single core cannot use all of this bandwidth.
 """
 
 from typing import Any
@@ -15,19 +15,19 @@ from torch import Tensor, nn
 from course_lib.arguments import RAW, named, require_arguments, require_fitting_call
 from course_lib.checks import require_sizes
 
-WORTH_SPLITTING = 1 << 18  # weights: below, handing rows out takes longer than it saves
-FEW = 16  # tokens: with more, arithmetic decides, and PyTorch's kernel uses all cores
+WORTH_SPLITTING = 1 << 18  # weights: for smaller layers, splitting takes longer than it saves
+FEW = 16  # tokens: with more, arithmetic is the bottleneck, and PyTorch's kernel uses all cores
 
 
 class Layer(nn.Module):
-    """A `torch.nn.Module` whose errors name the arguments; a call that succeeds takes no longer for it.
+    """A `torch.nn.Module` whose errors name the arguments. Calls that succeed are no slower.
 
-    It is made from what the signature of `__init__` allows. What torch says of a wrong input to `forward` speaks of
-    matrices deep inside: here it becomes a ValueError or TypeError that says what was given and what is allowed.
+    The arguments of `__init__` are checked against its signature. If `forward` fails, PyTorch's message is about inner
+    matrices; we replace it by a ValueError or TypeError that names the argument, its value and the allowed values.
     """
 
     def __new__(cls, *args, **kwargs):
-        if args or kwargs:  # a copy is made without
+        if args or kwargs:  # copy and pickle pass none
             require_arguments(cls.__init__, named(cls.__init__, None, *args, **kwargs))
         return super().__new__(cls)
 
@@ -40,9 +40,9 @@ class Layer(nn.Module):
 
 
 class Linear(Layer, nn.Linear):
-    """Compute y = x Wᵀ + b, as `nn.Linear` does; a few tokens on a CPU do not take longer than reading W takes.
+    """Compute y = x Wᵀ + b as `nn.Linear` does, but for a few tokens on a CPU in no more time than reading W takes.
 
-    Parameters and shapes: those of `nn.Linear`. What is trained, longer or on a GPU is left to it.
+    Parameters and shapes: as in `nn.Linear`, which we call for training, for more tokens and on a GPU.
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, **where: Any):
@@ -51,7 +51,7 @@ class Linear(Layer, nn.Linear):
 
     def forward(self, x: Float[Tensor, "*batch in_features"]) -> Tensor:
         tokens = x.numel() // self.in_features
-        recorded = torch.is_grad_enabled() or torch.compiler.is_compiling()  # an exported program runs on other cores
+        recorded = torch.is_grad_enabled() or torch.compiler.is_compiling()  # an export may run on other cores
         if self.weight.numel() >= WORTH_SPLITTING and x.device.type == "cpu" and not recorded:
             if x.dtype == torch.float32 and 1 <= tokens <= FEW:
                 return self.shared_out(x)
@@ -60,7 +60,7 @@ class Linear(Layer, nn.Linear):
         return super().forward(x)
 
     def without_onednn(self, x: Tensor) -> Tensor:
-        """Leave it to PyTorch's own kernel: for one vector in bfloat16 it reads W twice as fast as oneDNN's."""
+        """Use PyTorch's own kernel: for one vector in bfloat16 it reads W twice as fast as oneDNN's kernel."""
         before = torch.backends.mkldnn.enabled
         try:
             torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
@@ -69,7 +69,7 @@ class Linear(Layer, nn.Linear):
             torch.backends.mkldnn.enabled = before
 
     def shared_out(self, x: Tensor) -> Tensor:
-        """Let each core compute its share of the outputs: alone, `nn.Linear` multiplies one vector on one core."""
+        """Split the output features among the cores: `nn.Linear` multiplies one vector on a single core."""
         rows = x.reshape(-1, self.in_features)  # (n, in_features)
         cores = torch.get_num_threads()
         share = self.out_features // cores

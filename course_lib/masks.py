@@ -1,4 +1,4 @@
-"""Masks: which tokens a token may look at.
+"""Masks: which tokens each token may attend to.
 
 Chapter 3. A mask is boolean, True = may attend, and broadcasts to (B, H, T, S): batch, heads, queries, keys.
 """
@@ -22,15 +22,15 @@ from course_lib.checks import (
 
 
 def causal_mask(T: int, S: int | None = None, device: torch.device | str | None = None) -> Bool[Tensor, "T S"]:
-    """Let each token see itself and what came before: the lower triangle.
+    """Return a mask that lets each token attend to itself and to earlier tokens: a lower triangle.
 
     mask[t, s] = s ≤ t + (S − T)
 
-    S > T means that S − T keys came before the first query (a cached prefix): the queries are the last T positions.
+    With S > T the queries are the last T of S positions, after a cached prefix of S − T keys.
 
     Args:
-        T: number of queries. S: number of keys, T unless given. device: where the mask is made.
-    Errors: ValueError if S < T: the first queries would have no key at all.
+        T: number of queries. S: number of keys; T unless given. device: where to create the mask.
+    Errors: ValueError if S < T, because the first queries would have no key.
     """
     S = T if S is None else S
     require_sizes(T=T, S=S)
@@ -41,9 +41,11 @@ def causal_mask(T: int, S: int | None = None, device: torch.device | str | None 
 
 
 def padding_mask(lengths: Int[Tensor, "B"] | Sequence[int], S: int, left: bool = False) -> Bool[Tensor, "B 1 1 S"]:
-    """Hide the padding at the end of each row: mask[b, 0, 0, s] = s < lengths[b]; with left, that at its front.
+    """Return a mask that hides the padding at the end of each row; with left=True, the padding at the front.
 
-    Two dimensions of size 1 let it serve every head and every query.
+    mask[b, 0, 0, s] = s < lengths[b]   (left: s ≥ S − lengths[b])
+
+    The two dimensions of size 1 broadcast over all heads and queries.
 
     Errors: ValueError if a length is not in 0 … S.
     """
@@ -57,14 +59,14 @@ def padding_mask(lengths: Int[Tensor, "B"] | Sequence[int], S: int, left: bool =
 def window_mask(
     T: int, S: int | None = None, window: int = 1, device: torch.device | str | None = None
 ) -> Bool[Tensor, "T S"]:
-    """Let each token see itself and the window − 1 tokens before it: a causal mask with a short memory.
+    """Return a causal mask that lets each token attend only to itself and the window − 1 tokens before it.
 
     mask[t, s] = 0 ≤ t + (S − T) − s < window
 
-    What lies further back still arrives, over the layers: each layer carries it up to window − 1 positions on.
+    Information from earlier tokens still arrives through the layers: each carries it window − 1 positions further.
 
-    Args: T, S, device: as in causal_mask. window: how many keys a query sees, at least 1.
-    Errors: ValueError if S < T, or window is less than 1.
+    Args: T, S, device: as in causal_mask. window: number of keys that a query sees, at least 1.
+    Errors: ValueError if S < T or window < 1.
     Source: Child et al. 2019, "Sparse Transformers"; Jiang et al. 2023 (Mistral 7B), section 2.
     """
     require_at_least_one(window=window)
@@ -73,7 +75,7 @@ def window_mask(
 
 
 def prefix_mask(prefix_len: int, T: int, device: torch.device | str | None = None) -> Bool[Tensor, "T T"]:
-    """Let the first prefix_len tokens see each other in both directions; the rest is causal.
+    """Return a causal mask in which the first prefix_len tokens also see each other in both directions.
 
     mask[t, s] = s < prefix_len or s ≤ t
 
@@ -82,15 +84,15 @@ def prefix_mask(prefix_len: int, T: int, device: torch.device | str | None = Non
     """
     mask = causal_mask(T, device=device)
     if not isinstance(prefix_len, Integral) or isinstance(prefix_len, bool) or not 0 <= prefix_len <= T:
-        raise ValueError(f"prefix_len must be in 0 … T={T}, a whole number, got {prefix_len!r}")
+        raise ValueError(f"prefix_len must be a whole number from 0 to T={T}, got {prefix_len!r}")
     mask[:, :prefix_len] = True
     return mask
 
 
 def combine(*masks: Bool[Tensor, "..."] | None) -> Bool[Tensor, "..."]:
-    """Attend only where every mask allows it (logical and, with broadcasting). None stands for "everything allowed".
+    """Return a mask that is True where every mask is True (logical and, with broadcasting). None allows everything.
 
-    Errors: ValueError if no mask is left, one is not boolean, or the shapes do not broadcast.
+    Errors: ValueError if all masks are None, one is not boolean, or the shapes do not broadcast.
     """
     given = [mask for mask in masks if mask is not None]
     if not given:

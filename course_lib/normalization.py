@@ -1,7 +1,7 @@
-"""Normalization: keep every token's vector at a steady size, whatever the depth.
+"""Normalization: keep every token's vector at a similar scale at every depth.
 
 Chapter 7. LayerNorm (Ba et al. 2016) centres and scales; RMSNorm (Zhang & Sennrich 2019) only scales. Both work on one
-token at a time, over its `d_model` features. `by_hand` is the formula; `forward` leaves it to PyTorch's faster kernel.
+token at a time, over its `d_model` features. `by_hand` computes the formula; `forward` uses PyTorch's faster kernel.
 """
 
 import torch
@@ -14,18 +14,18 @@ from course_lib.linear import Layer
 
 
 class LayerNorm(Layer):
-    """Centre each token, divide by its standard deviation, then rescale and shift each feature by learned numbers.
+    """Centre each token, divide it by its standard deviation, then scale and shift each feature by learned numbers.
 
     y = (x − mean(x)) / sqrt(var(x) + eps) · weight + bias
 
-    The variance divides by d_model, not d_model − 1: the features are the whole population, not a sample of it.
+    The variance is divided by d_model, not d_model − 1: the features are the full population, not a sample.
 
     Args:
         d_model: features of a token. bias: whether to learn a shift.
-        eps: added to the variance, inside the root, so that equal features give zeros instead of a division by zero.
+        eps: added to the variance, inside the root, so that equal features give zeros instead of dividing by zero.
 
-    Parameters: `weight` (d_model,), initialised to ones; `bias` (d_model,), to zeros, or None.
-    Shapes: x (…, d_model) → the same. Errors: ValueError if d_model < 1, eps ≤ 0, or another last dimension.
+    Parameters: `weight` (d_model,), initialised to ones; `bias` (d_model,), initialised to zeros, or None.
+    Shapes: x (…, d_model) → the same. Errors: ValueError if d_model < 1, eps ≤ 0, or a wrong last dimension.
     Source: Ba, Kiros & Hinton 2016, "Layer Normalization".
     """
 
@@ -42,7 +42,7 @@ class LayerNorm(Layer):
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
 
     def by_hand(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        """Compute the formula in its three steps."""
+        """Compute the formula in three steps."""
         require_features(x, self.weight)
         centred = x - x.mean(dim=-1, keepdim=True)  # (..., d_model), with mean 0
         variance = centred.pow(2).mean(dim=-1, keepdim=True)  # (..., 1)
@@ -51,7 +51,7 @@ class LayerNorm(Layer):
 
 
 class RMSNorm(Layer):
-    """Divide each token by its root mean square, then rescale each feature by a learned gain.
+    """Divide each token by its root mean square, then scale each feature by a learned gain.
 
     y = x / sqrt(mean(x²) + eps) · weight
 
@@ -59,8 +59,8 @@ class RMSNorm(Layer):
         d_model: features of a token.
         eps: added to the mean square, inside the root, so that a zero vector stays zero and causes no division by 0.
 
-    Parameters: `weight` (d_model,), initialised to ones; no bias, and no centring: the mean is not subtracted.
-    Shapes: x (…, d_model) → the same. Errors: ValueError if d_model < 1, eps ≤ 0, or another last dimension.
+    Parameters: `weight` (d_model,), initialised to ones. There is no bias, and the mean is not subtracted.
+    Shapes: x (…, d_model) → the same. Errors: ValueError if d_model < 1, eps ≤ 0, or a wrong last dimension.
     Source: Zhang & Sennrich 2019, "Root Mean Square Layer Normalization", eq. 4.
     """
 
@@ -76,7 +76,7 @@ class RMSNorm(Layer):
         return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
 
     def by_hand(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        """Compute the formula in its two steps."""
+        """Compute the formula in two steps."""
         require_features(x, self.weight)
         mean_square = x.pow(2).mean(dim=-1, keepdim=True)  # (..., 1)
         return x / torch.sqrt(mean_square + self.eps) * self.weight

@@ -1,7 +1,7 @@
-"""Positions: tell the model where each token stands.
+"""Positions: give the model the position of each token.
 
-Chapter 5. Without them attention sees a bag of tokens: shuffle the input and the outputs are shuffled alike. Sinusoids
-and learned tables are added to the tokens; RoPE rotates queries and keys; ALiBi lowers the scores.
+Chapter 5. Without them, unmasked attention ignores order: shuffling the input shuffles the outputs in the same way.
+Sinusoids and learned tables are added to the tokens; RoPE rotates queries and keys; ALiBi lowers the scores.
 """
 
 import math
@@ -15,18 +15,18 @@ from torch import Tensor, nn
 from course_lib import checks
 from course_lib.linear import Layer
 
-BINS, FURTHEST = 32, 128  # of RelativeBias: distances beyond the furthest share the last bin
+BINS, FURTHEST = 32, 128  # for RelativeBias: distances above FURTHEST share the last bin
 
 
 def sinusoidal_encoding(max_seq_len: int, d_model: int) -> Float[Tensor, "max_seq_len d_model"]:
-    """Return clock hands: each pair of features is one hand, and every hand rotates at its own speed.
+    """Return the sinusoidal encoding: each pair of features is like a clock hand that rotates at its own speed.
 
     PE[p, 2i]     = sin(p / 10000^(2i / d_model))
     PE[p, 2i + 1] = cos(p / 10000^(2i / d_model))
 
-    With an odd d_model the slowest hand has a sine and no cosine.
+    If d_model is odd, the slowest hand has a sine but no cosine.
     Returns: (max_seq_len, d_model), values in [−1, 1], in torch's default dtype. Computed in float64, because
-    the sine of a large float32 angle has few right digits.
+    the sine of a large float32 angle has few correct digits.
     Errors: ValueError if max_seq_len or d_model is less than 1.
     Source: Vaswani et al. 2017, section 3.5.
     """
@@ -41,12 +41,12 @@ def sinusoidal_encoding(max_seq_len: int, d_model: int) -> Float[Tensor, "max_se
 
 
 class SinusoidalPositions(Layer):
-    """Add the fixed sinusoids to the token vectors: y = x + PE[:T]. No parameters.
+    """Add the fixed sinusoids to the token vectors: y = x + PE[:T]. There are no parameters.
 
-    The table is a buffer that is not saved: it can always be computed again.
+    The table is a buffer that is not saved with the model, because it can always be computed again.
 
-    Shapes: x (B, T, d_model) → the same. positions: (T,) or (B, T), where the tokens stand; 0 … T − 1 unless given.
-    Errors: ValueError for a position below 0 or from max_seq_len on, or if the last dimension is not d_model.
+    Shapes: x (B, T, d_model) → the same. positions: (T,) or (B, T), one per token; 0 … T − 1 unless given.
+    Errors: ValueError for a position outside 0 … max_seq_len − 1, or if the last dimension is not d_model.
     Source: Vaswani et al. 2017, section 3.5.
     """
 
@@ -64,10 +64,10 @@ class SinusoidalPositions(Layer):
 class LearnedPositions(Layer):
     """Add one learned vector per position: y = x + weight[:T].
 
-    Parameters: `weight` (max_seq_len, d_model), drawn from N(0, 0.02²). Position max_seq_len has no row and cannot
-    be served: a learned table does not reach beyond its training length.
-    Shapes: x (B, T, d_model) → the same. positions: (T,) or (B, T), where the tokens stand; 0 … T − 1 unless given.
-    Errors: ValueError for a position below 0 or from max_seq_len on, or if the last dimension is not d_model.
+    Parameters: `weight` (max_seq_len, d_model), initialised from N(0, 0.02²). The table has no row for
+    position max_seq_len or later, so the model cannot read longer sequences.
+    Shapes: x (B, T, d_model) → the same. positions: (T,) or (B, T), one per token; 0 … T − 1 unless given.
+    Errors: ValueError for a position outside 0 … max_seq_len − 1, or if the last dimension is not d_model.
     Source: Gehring et al. 2017; used by BERT and GPT-2.
     """
 
@@ -103,17 +103,17 @@ def rotary_angles(
     positions: Int[Tensor, "*batch T"], d_head: int, theta: float = 10000.0, dtype: torch.dtype = torch.float32,
     scaling: Any = None,
 ) -> Float[Tensor, "*batch T half"]:  # fmt: skip
-    """Return by how much RoPE rotates each pair of features at each position, in radians.
+    """Return the angle by which RoPE rotates each pair of features at each position, in radians.
 
     angle[t, i] = positions[t] · theta^(−2i / d_head),   i = 0 … d_head / 2 − 1
 
-    The first pair rotates by one radian per token, the last by almost none.
+    The first pair rotates by one radian per token, the last by almost nothing.
 
     Args:
         positions: whole numbers, such as torch.arange(offset, offset + T) after `offset` cached tokens.
-        d_head: D, features of a head. theta: the base; Llama 3 has 500,000.
-        dtype: float32 at least; in half precision far positions would fall together.
-        scaling: four numbers that slow the slow pairs down, as in slowed; none unless given.
+        d_head: D, features of a head. theta: the base; Llama 3 uses 500,000.
+        dtype: float32 or float64; in half precision, large positions would round to the same number.
+        scaling: the four numbers of `slowed`, which slows down the slow pairs; no scaling unless given.
     Errors: ValueError if d_head is odd, or theta is not a positive number.
     Source: Su et al. 2021, "RoFormer".
     """
@@ -130,16 +130,17 @@ def rotary_angles(
 
 
 def slowed(speeds: Float[Tensor, "half"], factor: float, low: float, high: float, original: float) -> Tensor:
-    """Stretch RoPE to longer texts, as Llama 3.1 does: pairs that turn slowly turn slower still.
+    """Return RoPE's speeds for longer texts, as in Llama 3.1: pairs that rotate slowly are slowed down further.
 
     turns = original · speed / 2π,   kept = clip((turns − low) / (high − low), 0, 1)
     speed → speed · (kept + (1 − kept) / factor)
 
-    A pair that turned more than `high` times within the original length tells near positions apart, and stays as it
-    is. One that turned less than `low` times would meet angles that it never saw, and is slowed by `factor`.
+    A pair that makes more than `high` turns within the original length distinguishes nearby positions and keeps its
+    speed. A pair that makes fewer than `low` turns would reach angles that do not occur in training, so its speed is
+    divided by `factor`. In between, the speeds are interpolated.
 
     Args:
-        speeds: (D / 2,), radians per token, as is what comes back.
+        speeds: (D / 2,), radians per token. The result has the same shape and unit.
         factor, low, high, original: 8, 1, 4 and 8,192 in Llama 3.1.
     Errors: ValueError unless factor ≥ 1, 0 < low < high and original > 0.
     Source: Llama 3.1's published code; after Peng et al. 2023 (YaRN), section 3.2.
@@ -156,13 +157,13 @@ def apply_rotary(
 ) -> Float[Tensor, "*batch T D"]:
     """Rotate each pair of features of queries or keys by its angle: (a, b) → (a cos − b sin, a sin + b cos).
 
-    A rotation changes no length, and the score of a query at t with a key at s depends on t − s alone.
+    A rotation keeps lengths. The score of a query at t and a key at s depends on the positions only through t − s.
 
     Args:
         x: (…, T, D), queries or keys. angles: from rotary_angles, broadcastable to (…, T, D / 2).
         interleaved: which features form a pair. False, "half-split": i and i + D / 2 (Hugging Face's Llama). True,
-            "interleaved": 2i and 2i + 1 (the paper, Meta's own files). The same up to an order of features, so weights
-            trained with one are noise to the other.
+            "interleaved": 2i and 2i + 1 (the paper, Meta's own files). They differ only in the order of features, but
+            weights trained with one do not work with the other.
     Errors: ValueError if D is not twice the number of angles, or the shapes do not broadcast.
     Source: Su et al. 2021, section 3.2.2.
     """
@@ -178,13 +179,13 @@ def apply_rotary(
 def alibi_bias(
     n_heads: int, T: int, S: int | None = None, device: torch.device | str | None = None
 ) -> Float[Tensor, "H T S"]:
-    """Return what ALiBi adds to the scores: the further away a key, the more is taken off.
+    """Return the numbers that ALiBi adds to the scores: the further away a key is, the more its score is lowered.
 
     bias[h, t, s] = −slope_h · |t + (S − T) − s|,   slope_h = 2^(−8 h / n_heads),   h = 1 … n_heads
 
-    As in causal_mask the queries are the last T of the S positions. Each head has its own slope: the first head
-    attends to what is near, the last reaches far. If n_heads is no power of two, the slopes are those of the power
-    below it, followed by every second slope of the power above.
+    As in causal_mask, the queries are the last T of the S positions. Each head has its own slope: the first head
+    attends to nearby tokens, the last one reaches far. If n_heads is not a power of two, we use all slopes of the next
+    lower power of two and then every second slope of the next higher one.
 
     Returns: (H, T, S), float32, 0 or less.
     Errors: ValueError if a size is less than 1, or S < T.
@@ -202,14 +203,14 @@ def alibi_bias(
 
 
 class RelativeBias(Layer):
-    """Learn what each head adds to a score for the distance between query and key: near ones exactly, far ones in bins.
+    """Learn a number to add to each score, one per head and distance: near distances exactly, far ones in bins.
 
     bias[h, t, s] = weight[bin(t + (S − T) − s), h]
 
-    Half of the bins hold one distance each; the others become wider and wider, up to FURTHEST. Both directions have
-    bins of their own where a query sees later keys; else all that is later shares bin 0, and is hidden anyway.
+    Half of the bins hold one distance each; the others become wider and wider, up to FURTHEST. If queries see later
+    keys, each direction has half of the bins. Otherwise all later keys share bin 0, and the causal mask hides them.
 
-    Parameters: `weight` (BINS, n_heads), drawn from N(0, 0.02²). both_ways: whether a query sees later keys.
+    Parameters: `weight` (BINS, n_heads), initialised from N(0, 0.02²). both_ways: whether a query sees later keys.
     Source: Raffel et al. 2020 (T5), section 2.1.
     """
 
@@ -219,10 +220,10 @@ class RelativeBias(Layer):
         self.both_ways, self.weight = both_ways, nn.Parameter(0.02 * torch.randn(BINS, n_heads))
 
     def forward(self, T: int, S: int) -> Float[Tensor, "H T S"]:
-        """Return what is added to the scores of the last T of S positions. Errors: ValueError if S < T."""
+        """Return the bias for the scores of the last T of S positions. Errors: ValueError if S < T."""
         checks.require_last_queries(T, S)
         position = torch.arange(S, device=self.weight.device)
-        before = position[S - T :, None] - position  # (T, S), by how much a key comes before its query
+        before = position[S - T :, None] - position  # (T, S), how far the key is before its query
         bins, distance = (BINS // 2, before.abs()) if self.both_ways else (BINS, before.clamp(min=0))
         exact = bins // 2
         share = torch.log(distance.clamp(min=1).float() / exact) / math.log(FURTHEST / exact)
@@ -232,28 +233,28 @@ class RelativeBias(Layer):
 
 
 def added_positions(scheme: str, max_seq_len: int, d_model: int) -> LearnedPositions | SinusoidalPositions | None:
-    """Return the module that adds positions to the token vectors; None if the scheme works inside attention, if at all.
+    """Return the module that adds positions to the token vectors, or None for schemes that add nothing to them.
 
-    Args: scheme: "learned" or "sinusoidal", or another one's name.
+    Args: scheme: "learned", "sinusoidal", or the name of another scheme.
     """
     kinds: dict[str, Any] = {"learned": LearnedPositions, "sinusoidal": SinusoidalPositions}
     return kinds[scheme](max_seq_len, d_model) if scheme in kinds else None
 
 
 def relative_positions(config: Any, positions: Tensor, S: int, dtype: Any, learned: Any = None) -> dict[str, Tensor]:
-    """Return what a scheme tells every attention, by the names of its arguments; nothing for one that is added.
+    """Return the keyword arguments that a scheme passes to every attention; an empty dictionary if it has none.
 
     Args:
-        config: a TransformerConfig. positions: (T,), or (B, T) where rows begin at different ones.
-        S: how many keys there are; the queries are the last T of them. dtype: of the token vectors.
-        learned: the stack's module, for "relative".
+        config: a TransformerConfig. positions: (T,), or (B, T) if rows begin at different positions.
+        S: number of keys; the queries are the last T of them. dtype: dtype of the token vectors.
+        learned: the stack's RelativeBias, for "relative".
     """
     if learned is not None:
         return {"score_bias": learned(positions.shape[-1], S)}
     if config.positions == "rope":
         wide = torch.promote_types(dtype, torch.float32)
         angles = rotary_angles(positions, config.d_rotary, config.rope_theta, wide, config.rope_scaling)
-        angles = F.pad(angles, (0, (config.d_head - config.d_rotary) // 2))  # the other pairs stand still
+        angles = F.pad(angles, (0, (config.d_head - config.d_rotary) // 2))  # the other pairs do not rotate
         return {"rotary": angles if angles.ndim == 2 else angles[:, None]}  # (T, D / 2) or (B, 1, T, D / 2)
     if config.positions == "alibi":
         return {"score_bias": alibi_bias(config.n_heads, positions.shape[-1], S, device=positions.device)}

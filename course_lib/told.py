@@ -1,23 +1,23 @@
-"""Errors whose message says all: a notebook shows the sentence without a traceback, and a program can catch them."""
+"""Errors that need no traceback: a notebook shows only their message, and a program can catch them as usual."""
 
 
 class _Told:
-    """What such an error has beside its kind. `_render_traceback_` is what IPython asks for in place of a traceback."""
+    """Show only the message: IPython calls `_render_traceback_` instead of printing a traceback."""
 
     def __str__(self) -> str:
-        return " ".join(map(str, getattr(self, "args", ())))  # a KeyError would put it in quotes
+        return " ".join(map(str, getattr(self, "args", ())))  # KeyError would quote the message
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
 
 
 class UnknownId(_Told, KeyError):
-    """An exercise or a guess that there is not."""
+    """Raised if no exercise or guess has the given id."""
 
 
 class NoId(_Told, TypeError):
-    """Something else where an id, or an answer, is asked for."""
+    """Raised if the argument is not an id, or not an answer."""
 
 
 class NothingKept(_Told, ValueError):
-    """An exercise of which no answer is kept."""
+    """Raised if no answer to an exercise is stored."""

@@ -1,15 +1,15 @@
-"""Trace: use a model without changing it, and look inside while it runs.
+"""Trace: run a model without changing it, and record its intermediate results.
 
-Chapters 9 and 15. `with evaluating(model)` switches dropout and gradients off. `with trace(model) as seen: model(ids)`,
-and `seen["blocks.0.attention.weights"]` is what the heads of the first block looked at. The model computes what it
-would have computed anyway.
+Chapters 9 and 15. `with evaluating(model)` switches dropout and gradients off. After
+`with trace(model) as seen: model(ids)`, `seen["blocks.0.attention.weights"]` holds the attention weights of the first
+block. Tracing does not change the results.
 """
 
 import difflib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatch
-from unittest.mock import patch  # exchanges an attribute and puts the old one back
+from unittest.mock import patch  # replaces an attribute and restores it afterwards
 
 import torch
 from torch import Tensor, nn
@@ -20,9 +20,9 @@ from course_lib.heads import MultiHeadAttention
 
 @contextmanager
 def evaluating(model: nn.Module | Sequence[nn.Module]) -> Iterator[None]:
-    """Use a model without dropout and without gradients; every module is afterwards in the mode in which it was.
+    """Switch dropout and gradients off inside the `with` block, and restore each module's mode afterwards.
 
-    model: or the list of its modules, which who comes here once per token need not make again each time."""
+    model: the model, or a list of its modules, which saves time if you call this for every token."""
     require_modules(model)
     in_training = [module for module in (model.modules() if isinstance(model, nn.Module) else model) if module.training]
     for module in in_training:
@@ -36,7 +36,7 @@ def evaluating(model: nn.Module | Sequence[nn.Module]) -> Iterator[None]:
 
 
 class Trace(dict[str, Tensor]):
-    """Hold intermediate results by name, in the order in which they were computed; `print` shows names and shapes."""
+    """Hold intermediate results by name, in the order of their computation; `print` shows names and shapes."""
 
     def __missing__(self, name: str) -> Tensor:
         near = difflib.get_close_matches(name, self, n=3, cutoff=0.3) or list(self)[:3]
@@ -50,19 +50,19 @@ class Trace(dict[str, Tensor]):
 
 @contextmanager
 def trace(model: nn.Module, *patterns: str) -> Iterator[Trace]:
-    """Record every named intermediate of a model while the `with` block runs, changing neither it nor its results.
+    """Record all named intermediate results of a model while the `with` block runs, without changing the model.
 
     The output of each module is recorded under the module's name, such as "token_embedding", "blocks.0" (the residual
-    stream after block 0) or "blocks.0.feed_forward". Beside these
-        …attention.query .key .value    (B, H, T, D) and (B, H_kv, S, D), as they meet, after RoPE and with the cache
-        …attention.weights              (B, H, T, S), before dropout, computed beside the fused kernel
-        …attention.heads                (B, H, T, D), what each head says, before W_O
-        …feed_forward.hidden            (B, T, d_ff), the hidden units as they enter the second layer
+    stream after block 0) or "blocks.0.feed_forward". In addition:
+        …attention.query .key .value    (B, H, T, D) and (B, H_kv, S, D), after RoPE and including the cache
+        …attention.weights              (B, H, T, S), before dropout, computed separately from the fused kernel
+        …attention.heads                (B, H, T, D), the output of each head, before W_O
+        …feed_forward.hidden            (B, T, d_ff), the hidden units: the input of the second layer
 
     Args:
-        patterns: record matching names only, such as "*.weights" or "blocks.0.*"; all unless given.
-    Where a module runs several times, the last run stays. Recorded tensors are cut off from the gradient.
-    Errors: KeyError that lists the nearest names, for a name that was not recorded.
+        patterns: record only matching names, such as "*.weights" or "blocks.0.*"; all names unless given.
+    If a module runs several times, the last result is kept. Recorded tensors are detached from the gradient.
+    Errors: KeyError that lists the nearest names if a name was not recorded.
     """
     require_module(model=model)
     for pattern in patterns:
@@ -93,11 +93,11 @@ def trace(model: nn.Module, *patterns: str) -> Iterator[Trace]:
         yield seen
 
 
-WITHIN = ("query", "key", "value", "weights", "heads")  # what an attention module's `attend` is given, and finds
+WITHIN = ("query", "key", "value", "weights", "heads")  # inputs and results of an attention module's `attend`
 
 
 def _recording(attend: Callable, names: dict[str, str], keep: Callable[[str, Tensor], None]) -> Callable:
-    """Return a MultiHeadAttention.attend that also keeps those parts that have a name here."""
+    """Return a MultiHeadAttention.attend that also records the parts listed in names."""
 
     def recording_attend(
         query, key, value, mask=None, is_causal=False, score_bias=None, dropout_p=0.0, need_weights=False

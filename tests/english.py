@@ -29,6 +29,7 @@ CHECKED = [
         "notebooks/*.ipynb",
         "course_lib/chapters/*/guesses.md",
         "course_lib/chapters/*/glossary.md",
+        "course_lib/chapters/*/exercises/*.md",
         "README.md",
         ".github/*.md",
         "course_lib/*.py",
@@ -40,6 +41,8 @@ CHECKED = [
 NOT_PROSE = re.compile(
     r"```.*?```|`[^`\n]*`|\$\$.*?\$\$|\$[^$\n]+\$|https?://[^\s)]+|<[^>\n]*>|“[^”]*”", re.DOTALL
 )  # fmt: skip
+# Other names of a term, and in an exercise's page the name and the code of a mistake.
+CODE_LINE = re.compile(r"also:? |### |`[^`]+` (→|within)")
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ def lines_of(path: Path) -> list[tuple[int, str]]:
         return [line for token in tokenize.generate_tokens(iter([f"{line}\n" for line in raw]).__next__)
                 for line in _said(token)]  # fmt: skip
     if path.suffix != ".ipynb":
-        return [(number, "" if line.startswith("also: ") else line) for number, line in enumerate(raw, 1)]
+        return [(number, "" if CODE_LINE.match(line) else line) for number, line in enumerate(raw, 1)]
     found, at = [], 0
     for cell in json.loads("\n".join(raw))["cells"]:
         if cell["cell_type"] != "markdown":

@@ -222,7 +222,7 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("shapes", "message"),
         [
-            (((2, 3), (2, 4), (2, 4)), "equally many features"),
+            (((2, 3), (2, 4), (2, 4)), "the same number of features"),
             (((2, 3), (4, 3), (5, 3)), "the same S"),
             (((3,), (2, 3), (2, 3)), "at least two dimensions"),
             (((2, 3), (2, 3), (3,)), "at least two dimensions"),

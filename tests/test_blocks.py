@@ -222,7 +222,7 @@ class TestBadInput:
         [
             (torch.tensor([1]), r"one count per row, shape \(2,\), got \(1,\)"),
             (torch.tensor([[1], [0]]), r"one count per row, shape \(2,\), got \(2, 1\)"),
-            (torch.tensor([0, -1]), "counts tokens, so it is at least 0, got -1"),
+            (torch.tensor([0, -1]), "counts tokens, so it must be at least 0, got -1"),
         ],
     )
     def test_left_padding_that_makes_no_sense_is_refused(self, left_padding, message):

@@ -338,5 +338,5 @@ class TestBadInput:
 
     @pytest.mark.parametrize("name", ["bert-base", "transformer-base"])
     def test_activations_are_those_of_a_decoder(self, name):
-        with pytest.raises(ValueError, match="the formula is that of family='decoder'"):
+        with pytest.raises(ValueError, match="the formula is for family='decoder'"):
             activation_memory(preset(name), 5)

@@ -156,7 +156,7 @@ def test_the_same_seed_writes_the_same_text():
         ({"max_new_tokens": -1}, "max_new_tokens"),
         ({"ids": torch.zeros(2, 3, dtype=torch.int64)}, "got 2 rows"),
         ({"ids": torch.tensor([[V]])}, "outside the vocabulary"),
-        ({"draft": build(small(vocab_size=9, max_seq_len=24))}, "one vocabulary"),
+        ({"draft": build(small(vocab_size=9, max_seq_len=24))}, "need the same vocabulary"),
         ({"temperature": -1}, "temperature"),
     ],
 )

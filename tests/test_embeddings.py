@@ -149,9 +149,9 @@ class TestBadInput:
             nearest_tokens(torch.randn(5, 2), index, k)
 
     def test_more_neighbours_than_there_are(self):
-        with pytest.raises(ValueError, match="only 4 are left"):
+        with pytest.raises(ValueError, match="only 4 tokens remain"):
             nearest_tokens(torch.randn(5, 2), 0, 5)
-        with pytest.raises(ValueError, match="only 2 are left"):
+        with pytest.raises(ValueError, match="only 2 tokens remain"):
             analogy(torch.randn(5, 2), 0, 1, 2, 3)
 
     def test_a_table_has_two_dimensions(self):
@@ -169,7 +169,7 @@ class TestBadInput:
     def test_rows_are_named_by_whole_numbers(self):
         weight = torch.randn(5, 2)
         for index in (1.5, "cat", None, torch.tensor([1, 2])):
-            with pytest.raises(TypeError, match="a token is named by its id, a whole number, got"):
+            with pytest.raises(TypeError, match="a token must be given by its id, a whole number, got"):
                 nearest_tokens(weight, index, 1)
         assert nearest_tokens(weight, torch.tensor(1), 1)[0].tolist() == nearest_tokens(weight, 1, 1)[0].tolist()
 

@@ -255,7 +255,7 @@ def test_a_rope_setting_that_is_no_dictionary_is_named(tmp_path, setting, value)
 
 def test_weights_that_are_packed_in_few_bits_are_refused_by_their_configuration(tmp_path):
     in_folder(tmp_path, quantization_config={"quant_method": "gptq", "bits": 4})
-    with pytest.raises(ValueError, match=r"quantization_config.*'gptq'.*not read.*float"):
+    with pytest.raises(ValueError, match=r"quantization_config.*'gptq'.*not supported.*float"):
         load_pretrained(tmp_path)
 
 

@@ -333,7 +333,7 @@ def test_a_typical_slip_is_told_by_its_own_name(exercise_id, answer, name):
 def test_of_a_row_of_zeros_0_over_0_is_only_a_consequence():
     """The answer guards the division and leaves the scale at 0: the sentence must be true of it as well."""
     told = "\n".join(grade("efficiency.quantize", zeros_left_at_zero, PUBLIC_SEED).sentences)
-    assert "Your scale of a row of zeros is 0." in told
+    assert "Your scale for a row of zeros is 0, and it must be above 0." in told
 
 
 def test_a_wider_model_starts_above_ln_v_and_the_statement_names_its_width():

@@ -4,7 +4,6 @@ import html
 import re
 from collections import Counter
 from pathlib import Path
-from xml.etree import ElementTree
 
 import nbformat
 import pytest
@@ -105,21 +104,6 @@ def test_a_page_that_is_wrong_is_refused_with_file_line_and_remedy(page, line, r
     assert list(read_questions(GOOD, "toy", "x/guesses.md")) == ["toy.coin"]
     with pytest.raises(ValueError, match=rf"^x/guesses\.md:{line}: .*{remedy}"):
         read_questions(page, "toy", "x/guesses.md")
-
-
-@pytest.mark.parametrize(
-    ("tex", "drawn", "text"),
-    [
-        (r"\sqrt{d_k}", ("math", "mrow", "msqrt", "mrow", "msub", "mi", "mi"), "√d_k"),
-        (r"W_\text{up}", ("math", "mrow", "msub", "mi", "mtext"), "W_up"),
-        (r"H \cdot T^2", ("math", "mrow", "mi", "mo", "msup", "mi", "mn"), "H · T²"),
-    ],
-)
-def test_a_formula_is_drawn_on_the_page_and_readable_where_there_is_only_text(tex, drawn, text, coin):
-    asked = Question("coin.formula", f"How large is ${tex}$?", coin.question.options)
-    formula = re.search("<math.*</math>", Guess(asked).children[0].value)[0]
-    assert tuple(each.tag.rpartition("}")[2] for each in ElementTree.fromstring(formula).iter()) == drawn
-    assert repr(Guess(asked)).startswith(f"Predict: How large is {text}?\n")
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.slug)

@@ -300,7 +300,7 @@ class TestBadInput:
 
     @pytest.mark.parametrize("option", [{"is_causal": True}, {"rotary": rotary_angles(torch.arange(3), 2)}])
     def test_between_two_sequences_there_is_no_order(self, option):
-        with pytest.raises(ValueError, match="is_causal and rotary speak of one sequence"):
+        with pytest.raises(ValueError, match="is_causal and rotary apply to a single sequence"):
             MultiHeadAttention(4, 2)(torch.randn(2, 3, 4), torch.randn(2, 3, 4), **option)
 
     def test_angles_that_do_not_fit_are_refused(self):

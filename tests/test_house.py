@@ -18,7 +18,8 @@ LIBRARY = ROOT / "course_lib"
 # Floor of every room; a module imports from its own floor or below, and on floor 1 from earlier chapters alone.
 FLOORS = {
     "arguments": 0,
-    "checks": 0, "linear": 0, "files": 0, "contents": 0, "glossary": 0, "record": 0, "told": 0, "handout": 0, "pull": 0,
+    "checks": 0, "linear": 0, "files": 0, "formulas": 0, "contents": 0, "glossary": 0, "record": 0, "told": 0,
+    "handout": 0, "pull": 0,
     "embeddings": 1, "positions": 1, "masks": 1, "cache": 1, "attention": 1,
     "heads": 1, "feed_forward": 1, "normalization": 1, "config": 2, "blocks": 2, "trace": 2, "gpt": 2,
     "encoder_decoder": 2, "counting": 2, "processes": 2,

@@ -269,7 +269,7 @@ def test_evaluating_gives_every_module_its_mode_back_even_after_an_error():
         assert torch.equal(model(ids), model(ids))
         assert not model(ids).requires_grad
     assert [module.training for module in model.modules()] == modes
-    with pytest.raises(ValueError, match="hold no token"), evaluating(model):
+    with pytest.raises(ValueError, match="contain no token"), evaluating(model):
         model(ids[:0])
     assert [module.training for module in model.modules()] == modes
     assert model(ids).requires_grad
@@ -292,8 +292,8 @@ class TestBadInput:
         [
             (torch.zeros(5, dtype=torch.long), r"\(B, T\), got \(5,\)"),
             (torch.zeros(1, 2, 3, dtype=torch.long), r"\(B, T\), got \(1, 2, 3\)"),
-            (torch.zeros(2, 0, dtype=torch.long), "hold no token"),
-            (torch.zeros(0, 2, dtype=torch.long), "hold no token"),
+            (torch.zeros(2, 0, dtype=torch.long), "contain no token"),
+            (torch.zeros(0, 2, dtype=torch.long), "contain no token"),
             (torch.zeros(1, 13, dtype=torch.long), "13 tokens per row, more than max_seq_len=12"),
             (torch.tensor([[1, V]]), "ids contain 31, .* from 0 to 30"),
             (torch.tensor([[-1, 3]]), "ids contain -1"),

@@ -141,7 +141,7 @@ FAULTS = {
     "missing part": (PAGE, "## Why\nEverything is scaled\nsomewhere.\n", "", 1, "lacks ## Why"),
     "unknown part": (PAGE, "## Hints", "## Hint", 18, "did you mean 'Hints'"),
     "part twice": (PAGE, "## Hints", "## Why", 18, "a second part 'Why'"),
-    "part of nothing": (PAGE, "## Why", "### Why", 14, "stands in no part"),
+    "part of nothing": (PAGE, "## Why", "### Why", 14, "belongs to no section"),
     "no statement": (PAGE, "Write `scaled(x, times=2)`.\n", "", 1, "the statement is missing"),
     "two hints": (PAGE, "3. Which order?\n", "", 18, "3 hints are the least, and here are 2"),
     "hints alike": (PAGE, "Which order?", "Which operator?", 18, "two hints are the same"),

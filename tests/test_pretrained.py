@@ -314,7 +314,7 @@ REFUSED = [
     ("gpt2", {"attn_pdrop": 0.0}, r"attn_pdrop=0\.0: our gpt2 models have dropout=0\.1 everywhere"),
     ("gpt2", {"model_type": "gptj"}, "model_type='gptj'"),
     ("gpt2", {"n_head": 3}, "n_heads=3"),
-    ("gpt2", {"n_embd": None}, "does not describe a whole TransformerConfig.*d_model"),
+    ("gpt2", {"n_embd": None}, "does not describe a complete TransformerConfig.*d_model"),
     ("llama", {"hidden_act": "gelu"}, "activation='gelu' is not known: choose one of 'silu'"),
     ("llama", {"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5}}, "rope_type='llama3' needs factor, low_"),
     ("llama", {"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_type='linear'"),

@@ -309,7 +309,7 @@ class TestBadInput:
 
     def test_a_reader_cannot_write(self):
         config = TransformerConfig(40, 8, n_heads=2, n_layers=1, max_seq_len=8, family="encoder")
-        with pytest.raises(ValueError, match="an encoder has no logits of a next token"):
+        with pytest.raises(ValueError, match="an encoder does not predict a next token"):
             generate(EncoderOnly(config), torch.tensor([[1]]), 3)
 
     def test_a_source_belongs_to_a_translator_and_only_there(self, model, translator):
@@ -320,13 +320,13 @@ class TestBadInput:
             lambda: generate(translator, ids, 3),
             lambda: generate(translator, ids, 3, source_mask=mask),
         ):
-            with pytest.raises(ValueError, match="an encoder-decoder needs source_ids, others take no source"):
+            with pytest.raises(ValueError, match="an encoder-decoder needs source_ids, and other models"):
                 wrong()
         with pytest.raises(ValueError, match=r"source_ids must have shape \(2, 1\), .* got \(1, 1\)"):
             generate(translator, ids, 3, source_ids=ids[:1])
         with pytest.raises(ValueError, match=r"source_mask must have shape \(2, 1, 1, 1\), .* got \(1,\)"):
             generate(translator, ids, 3, source_ids=ids, source_mask=torch.tensor([True]))
-        with pytest.raises(ValueError, match="left_padding is for a decoder alone"):
+        with pytest.raises(ValueError, match="left_padding is only for a decoder"):
             generate(translator, ids, 3, source_ids=ids, left_padding=torch.tensor([0, 0]))
 
     def test_lists_are_no_tensors(self, model, translator):

@@ -144,7 +144,7 @@ def test_after_the_block_nothing_of_it_is_left_even_after_an_error():
         model(ids)
     kept = {name: value.clone() for name, value in seen.items()}
     assert traces_left() == []
-    with pytest.raises(ValueError, match="hold no token"), trace(model):
+    with pytest.raises(ValueError, match="contain no token"), trace(model):
         model(ids[:0])
     assert traces_left() == []
     with pytest.raises(KeyError), trace(model) as empty:

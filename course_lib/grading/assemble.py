@@ -109,6 +109,7 @@ class _Cells:
         return next(each for each in (name, *(f"{name}-{n}" for n in range(2, 99))) if each not in taken)
 
     def code(self, name: str, source: str, tag: str | None = None) -> None:
+        source = source.replace("  # fmt: skip", "")  # which is for the page's formatter
         self._add(new_code_cell(source, id=self._id(name)), tag)
 
     def prose(self, name: str, texts: Sequence[str], tag: str | None = None) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
 
+from course_lib.formulas import html_of, replaced, text_of
+
 from .show import plural
 
 WIDTH = 100  # columns of text
@@ -150,14 +152,14 @@ class Hint:
 
     def __repr__(self) -> str:
         what, on = self._parts
-        return f"{what} · {self.exercise_id}{on}\n{self.text}"
+        return f"{what} · {self.exercise_id}{on}\n{replaced(self.text, text_of)}"
 
     def _repr_html_(self) -> str:
         what, on = self._parts
         return (
             f'<div style="border-left: 4px solid #57606a; padding: 4px 12px; max-width: 52em;">'
             f"<b>{what}</b> <code>{escape(self.exercise_id)}</code>{escape(on)}"
-            f'<div style="margin-top: 6px;">{_code(self.text)}</div></div>'
+            f'<div style="margin-top: 6px;">{_prose(self.text)}</div></div>'
         )
 
 
@@ -296,6 +298,17 @@ def _bar(earned: int, points: int, what: str) -> str:
 
 def _line(text: str) -> str:
     return f'<div style="margin-top: 6px; white-space: pre-wrap;">{_code(text)}</div>'
+
+
+def _prose(text: str) -> str:
+    """Return an author's text as `_code` does, with its formulas drawn."""
+    drawn: list[str] = []
+
+    def kept(tex: str) -> str:
+        drawn.append(html_of(tex))
+        return f"\0{len(drawn) - 1}\0"
+
+    return re.sub("\0(\\d+)\0", lambda found: drawn[int(found[1])], _code(replaced(text, kept)))
 
 
 def _code(text: str) -> str:

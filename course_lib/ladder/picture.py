@@ -30,7 +30,7 @@ class Ladder:
         """The message of the picture."""
         above = {rung.id: self.heights[rung.id].above for rung in self.rungs if rung.id in self.heights}
         if min(above.values()) < 0:
-            return "One model is below the entropy, which no honest predictor can reach"
+            return "One model is below the entropy, which no honest predictor can beat"
         first, *_, last = [above[rung.id] for rung in self.rungs if not rung.aside and rung.honest] * 2
         if len(above) == 1:
             return f"The lowest rung: {first:.2f} nats above the entropy"

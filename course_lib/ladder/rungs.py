@@ -89,7 +89,7 @@ RUNGS = {
     for rung in (
         Rung("embeddings", "embeddings", "embedding and output table", Shape(), _P1, 10),
         Rung("attention", "attention", "attention that sees every token", _ONE, _P2, 20),
-        Rung("peeking", "attention", "the same, told the positions", _TOLD, _P2, 20, aside=True),
+        Rung("peeking", "attention", "the same, with positions", _TOLD, _P2, 20, aside=True),
         Rung("masks", "masks", "causal mask", _CAUSAL, _P3, 20),
         Rung("heads", "heads", "four heads", _HEADS, _P4, 20),
         Rung("positions", "positions", "positions: RoPE", _ORDER, _P5, 25),

@@ -34,24 +34,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import ipywidgets as widgets
-from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
 from course_lib import record
 from course_lib.contents import BY_SLUG, CHAPTERS
+from course_lib.formulas import html_of, text_of
 from course_lib.live.page import publish
 from course_lib.told import NoId, UnknownId
 
 CHAPTER_FOLDERS = Path(__file__).parent.parent / "chapters"
-# MathML, which browsers draw by themselves: a widget's text never passes through a page's MathJax.
-MARKDOWN = MarkdownIt("commonmark", {"html": False}).use(dollarmath_plugin, renderer=lambda tex, _: convert(tex))
-# Formulas where there is only text, such as a button or a terminal: what to replace, in this order.
-AS_TEXT = (
-    (r"\\sqrt\{([^{}]*)\}", r"√\1"), (r"\\text\{([^{}]*)\}", r"\1"), (r"\^\\top", "ᵀ"), (r"\^2", "²"),
-    (r"\\cdot", "·"), (r"\\times", "×"), (r"\\ln", "ln"), (r"\\exp", "exp"), (r"[{}]", ""),
-)  # fmt: skip
+MARKDOWN = MarkdownIt("commonmark", {"html": False}).use(dollarmath_plugin, renderer=lambda tex, _: html_of(tex))
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 NUMBER = re.compile(r"= *(-?[\d.]+) *(±|×÷) *([\d.]+) *(.*)")
 SURE = {"a hunch: 30%": 30, "50%": 50, "70%": 70, "90%": 90, "certain: 99%": 99}
@@ -71,10 +65,7 @@ def plain(markdown: str) -> str:
 def _text(part: Token) -> str:
     if part.type in ("softbreak", "hardbreak"):
         return " "
-    text = part.content
-    for tex, instead in AS_TEXT if part.type == "math_inline" else ():
-        text = re.sub(tex, instead, text)
-    return text
+    return text_of(part.content) if part.type == "math_inline" else part.content
 
 
 @dataclass(frozen=True)

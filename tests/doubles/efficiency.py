@@ -348,7 +348,7 @@ DOUBLES = {
     ],
     "efficiency.speculative": [
         (kept_by_p_and_drawn_from_p, ("kept with probability p", "drawn from p")),
-        (favourites_of_the_draft_and_no_last_word, ("the likeliest guessed", "no token of its own")),
+        (favourites_of_the_draft_and_no_last_word, ("the likeliest guessed", "no final token")),
         (one_number_and_absolute, ("one number for all guesses", "absolute difference")),
     ],
 }

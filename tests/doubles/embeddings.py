@@ -202,7 +202,7 @@ DOUBLES = {
     "embeddings.nearest": [
         (dot_product_with_itself, ("dot product", "itself included")),
         (nan_and_cosines, ("NaN wins", "cosines returned")),
-        (absolute_and_first_dropped, ("opposite counts as near", "the first left out, whoever it is")),
+        (absolute_and_first_dropped, ("opposite counts as near", "always the first left out")),
     ],
     "embeddings.analogy": [
         (wrong_sign_and_a_left_out, ("a + b − c", "not all three left out")),

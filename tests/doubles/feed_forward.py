@@ -216,7 +216,7 @@ DOUBLES = {
     "feed_forward.sparsity": [
         (shares_noisy_with_padding, ("padding counted", "dropout left on")),
         (shares_nonzero_by_text, ("whatever is not 0", "texts weighted alike")),
-        (percent_with_zeros, ("per cent", "zero counted")),
+        (percent_with_zeros, ("percentages", "zero counted")),
     ],
     "feed_forward.ablate_fact": [
         (helpful_units_everywhere, ("sign reversed", "all positions")),

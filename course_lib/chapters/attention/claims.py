@@ -251,9 +251,9 @@ def linear() -> Measurement:
         rebuilt.append(((one_layer - once).norm() / once.norm()).item())
         doubled.append(((stack(2 * x)[0] - 2 * once).norm() / (2 * once).norm()).item())
     return Measurement(
-        measured=f"two layers are one mix, with the product of their weights, of one matrix product: "
-        f"{'no difference but rounding' if max(rebuilt) < 1e-6 else f'off by {max(rebuilt):.0%}'}. As a function of "
-        f"its input it is not linear: x doubled, the output is {min(doubled):.0%} or more off twice the output",
+        measured=f"two layers {'equal, up to rounding,' if max(rebuilt) < 1e-6 else f'are {max(rebuilt):.0%} off'} one "
+        "matrix product, mixed with the product of their weights. As a function of their input they are not linear: if "
+        f"x is doubled, the output differs by {min(doubled):.0%} or more from twice the output",
         values=doubled,
         figures={"rebuilt": rebuilt},
         because="For given weights, two layers are products of matrices, which can be regrouped. But the input "

@@ -287,5 +287,5 @@ def empty_row() -> Measurement:
         values=on_hidden,
         figures={"apart": max(apart), "on_hidden": max(on_hidden), "fits": list(fits.values())},
         because="It depends on the row and on the number format. In a row without a visible key the weight goes to "
-        "hidden keys, and −∞ gives NaN. The format's smallest number, torch.finfo(dtype).min, always fits.",
+        "hidden keys, and −∞ gives NaN. The format's lowest number, torch.finfo(dtype).min, always fits.",
     )

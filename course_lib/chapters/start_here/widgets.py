@@ -59,10 +59,10 @@ def read_along(model: DecoderOnly, tokenizer: WordTokenizer, stories: Mapping[st
         came = [*words[name], EOS][n]
         chance = expected[name][n][tokenizer.id(came)].item()
         surprise = f"a surprise of {abs(math.log(chance)):.2f} nats"
-        favourite = f"The model gives “{_shown(told[0])}” the probability {model_says[0]:.2f} (exact: {truth[0]:.2f})"
+        favourite = f"The model gives “{_shown(told[0])}” a probability of {model_says[0]:.2f} (exact: {truth[0]:.2f})"
         if came == told[0]:
             return f"{favourite}, and this word comes next: {surprise}."
-        second = f"But “{_shown(came)}” comes next, with {chance:.2f} (exact: {exact[name][n][came]:.2f})"
+        second = f"But “{_shown(came)}” comes next, with probability {chance:.2f} (exact: {exact[name][n][came]:.2f})"
         return f"{favourite}. {second}: {surprise}."
 
     def also(n, name):

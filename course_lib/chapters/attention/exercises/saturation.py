@@ -6,7 +6,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def attention_entropy(scores, d_k, scaled):
-    """Entropy in nats of each row of weights: scores (..., S) -> (...)."""
+    """Return the entropy in nats of each row of weights: scores (..., S) -> (...)."""
     if scaled:
         scores = scores / math.sqrt(d_k)
     p = scores.softmax(dim=-1)
@@ -18,7 +18,7 @@ INF = float("inf")
 
 @stage
 def even_scores(seed):
-    "Equal scores: the attention is spread evenly over S keys, and the entropy is ln S, the most there can be."
+    "Equal scores: all S keys get the same weight, and the entropy is ln S, its maximum."
     return [Case(torch.zeros(1, 4), 16, False), Case(torch.full((2, 7), 3.0), 16, True)]
 
 
@@ -31,7 +31,7 @@ def four_scores(seed):
 
 @stage
 def drawn_scores(seed):
-    "Scores of drawn queries and keys: one entropy per query, whatever the leading axes; once they are a view."
+    "Scores of random queries and keys: one entropy per query, with any leading axes; one case is a view."
     rng = generator(seed)
     scores = torch.randn(2, 3, 5, generator=rng) * 3
     plain = [Case(scores[0], 9, True), Case(scores[0], 9, False), Case(scores, 9, True)]
@@ -40,8 +40,8 @@ def drawn_scores(seed):
 
 @stage
 def large_and_close(seed):
-    "Scores of 1,000 and of −10,000, a unit apart, and one of −inf: exp overflows or gives 0, the entropy is a number."
-    steps = torch.randint(-3, 4, (2, 3), generator=generator(seed)).double()  # beside 1,000 a float32 has steps of 6e-5
+    "Scores near 1,000 and −10,000, and one of −inf: exp overflows or gives 0, but the entropy is an ordinary number."
+    steps = torch.randint(-3, 4, (2, 3), generator=generator(seed)).double()  # near 1,000 a float32 has steps of 6e-5
     low = torch.tensor([[-INF, -1e4, 1 - 1e4]], dtype=torch.float64)
     return [Case(low, 16, False), Case(torch.tensor([[1e3], [-1e3]]) + steps, 1, False)]
 
@@ -54,5 +54,5 @@ def saturated(seed):
 
 @stage
 def blocked(seed):
-    "A score of −inf: its weight is exactly 0 and adds nothing, and the other keys share the whole."
+    "A score of −inf: its weight is exactly 0 and adds nothing, and the weights of the other keys sum to 1."
     return [Case(torch.tensor([[0.5, -INF, 0.0]]), 4, True)]

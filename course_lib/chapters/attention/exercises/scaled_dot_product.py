@@ -24,7 +24,7 @@ def qkv(rng, *leading, T, S, D, D_v, dtype=torch.float32):
 
 
 def drawn_mask(rng, *shape):
-    """A drawn mask in which every query may look at one key or more, and not at all of them."""
+    """Return a random mask in which every query may attend to at least one key, but not to all of them."""
     order = torch.rand(shape, generator=rng).argsort(-1)
     allowed = torch.randint(1, shape[-1], (*shape[:-1], 1), generator=rng)
     return order < allowed
@@ -49,7 +49,7 @@ def no_mask(seed):
 
 @stage
 def leading_axes(seed):
-    "Leading axes, of a batch or of a batch of heads, views of a split among them: each is only carried along."
+    "Leading axes, for a batch or for a batch of heads (some are views of a split): attention leaves them unchanged."
     rng = generator(seed)
     views = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in qkv(rng, 2, 3, T=4, S=2, D=3, D_v=5))
     return [
@@ -62,7 +62,7 @@ def leading_axes(seed):
 
 @stage
 def masked(seed):
-    "A mask: True = may attend. A blocked key gets weight 0, the others share the whole; a small mask is broadcast."
+    "A mask: True = may attend. A blocked key gets weight 0 and the others sum to 1; a small mask is broadcast."
     rng = generator(seed)
     return [
         Case(*qkv(rng, T=3, S=3, D=2, D_v=2), torch.ones(3, 3, dtype=torch.bool).tril()),
@@ -74,7 +74,7 @@ def masked(seed):
 
 @stage
 def nothing_to_see(seed):
-    "A query whose every key is blocked: its weights and its output are zeros, never NaN."
+    "A query whose keys are all blocked: its weights and its output are zeros, never NaN."
     rng = generator(seed)
     mask, masks = drawn_mask(rng, 3, 4), drawn_mask(rng, 2, 2, 3, 4)
     mask[1] = masks[1, 0, 2] = False
@@ -83,7 +83,7 @@ def nothing_to_see(seed):
 
 @stage
 def large_scores(seed):
-    "Large scores, of either sign, then all of them far below 0: the largest allowed one takes all, nothing overflows."
+    "Large scores of either sign, then only scores far below 0: the largest allowed one gets all the weight."
     rng = generator(seed)
     q, k, v = qkv(rng, T=3, S=4, D=4, D_v=2)
     q, k = (q * 64).round(), (k * 64).round()

@@ -8,7 +8,7 @@ from course_lib.grading.judge import as_number, compare
 
 
 def score_variance(d_k, n_pairs):
-    """(variance of q·k, variance of q·k / √d_k), measured on n_pairs drawn pairs."""
+    """Return the variances of q·k and of q·k / √d_k over n_pairs random pairs."""
     q, k = torch.randn(n_pairs, d_k), torch.randn(n_pairs, d_k)
     scores = (q * k).sum(dim=-1)  # (n_pairs,)
     return scores.var(), (scores / math.sqrt(d_k)).var()
@@ -22,16 +22,16 @@ def theory(d_k, n_pairs):
 def judge(case, expected, got):
     """Within 10% of theory, and not equal to it: 10,000 pairs miss the true variance by some 1.5%.
 
-    Of six to 23 pairs a variance is typically off by a third of itself: figures that keep still were not measured.
+    Of six to 23 pairs a variance is typically off by a third of itself: figures that do not vary were not measured.
     """
     if case.args[1] < 100:
         if got == STILL:
-            return "With few pairs a variance jumps about, and yours does not: is it measured?"
-        return None if got == expected else "With few pairs your figures are not a pair of variances near the theory's."
+            return "With few pairs, measured variances differ a lot between runs, but yours do not. Do you measure?"
+        return None if got == expected else "With few pairs your results are not two variances near the theory."
     truth = theory(*case.args)
     problem = compare(truth, got, rtol=0.1, names=["variance before scaling", "variance after scaling"])
     if problem is None and tuple(float(part) for part in got) == truth:
-        return "This is the theory to the last digit, and no measurement is. Draw q and k, and measure."
+        return "Your figures equal the theory to the last digit; measured ones would not. Draw q and k, and measure."
     return problem
 
 
@@ -46,7 +46,7 @@ STILL = "variances that keep still"
 
 @stage
 def few_pairs(seed):
-    "Six pairs, seven, and so on up to 23, at d_k = 4: with so few a measured variance jumps about."
+    "Six pairs, seven, and so on up to 23, at d_k = 4: with so few pairs a measured variance changes a lot."
     return [Case(4, 6)]
 
 

@@ -35,14 +35,14 @@ class SelfAttention(nn.Module):
 
 
 class Untransposed(nn.Linear):
-    """A linear layer that multiplies by its matrix as it stands."""
+    """A linear layer that multiplies by its matrix without transposing it."""
 
     def forward(self, x):
         return x @ self.weight + self.bias
 
 
 class Unbiased(nn.Linear):
-    """A linear layer that forgets its bias."""
+    """A linear layer that leaves out its bias."""
 
     def forward(self, x):
         return x @ self.weight.T
@@ -53,7 +53,7 @@ def tokens_of(rng, *shape, dtype=torch.float32):
 
 
 def drawn_mask(rng, *shape):
-    """A drawn mask in which every query may look at one key or more, and not at all of them."""
+    """Return a random mask in which every query may attend to at least one key, but not to all of them."""
     order = torch.rand(shape, generator=rng).argsort(-1)
     allowed = torch.randint(1, shape[-1], (*shape[:-1], 1), generator=rng)
     return order < allowed
@@ -61,14 +61,14 @@ def drawn_mask(rng, *shape):
 
 @stage
 def one_token(seed):
-    "A single token looks at itself: its weight is 1, so that only the values count."
+    "A single token attends to itself: its weight is 1, so only the values matter."
     rng = generator(seed)
     return [Case(tokens_of(rng, 1, 1, 4), init=(4,)), Case(tokens_of(rng, 3, 1, 6), init=(6,))]
 
 
 @stage
 def no_mask(seed):
-    "No mask: every token looks at every other of its sentence. Sizes may be equal, and x a transposed view."
+    "No mask: every token attends to every token of its sentence. Sizes may be equal, and x may be a transposed view."
     rng = generator(seed)
     return [
         Case(tokens_of(rng, 1, 3, 4), init=(4,)),
@@ -92,7 +92,7 @@ def masked(seed):
 
 @stage
 def nothing_to_see(seed):
-    "A token that may look at nothing: zeros, never NaN."
+    "A token that may not attend to any token: zeros, never NaN."
     rng = generator(seed)
     mask, masks = drawn_mask(rng, 4, 4), drawn_mask(rng, 2, 4, 4)
     mask[1] = masks[1, 2] = False
@@ -101,7 +101,7 @@ def nothing_to_see(seed):
 
 @stage
 def large_tokens(seed):
-    "Large numbers, in float64: scores in the thousands; then in the hundred thousands, and one token to look at."
+    "Large numbers, in float64: scores in the thousands; then in the hundred thousands, with one token to attend to."
     rng = generator(seed)
     x = 60 * tokens_of(rng, 2, 4, 6, dtype=torch.float64)
     larger, one = 1000 * tokens_of(rng, 2, 6, 6, dtype=torch.float64), torch.eye(6, dtype=torch.bool).roll(1, 1)
@@ -117,12 +117,12 @@ def doubles(seed):
 
 @stage
 def in_training(seed):
-    "In training mode: nothing is left out by chance, and a gradient finds its way back to x (second result)."
+    "In training mode: there is no dropout, and the gradient reaches x (second result)."
     rng = generator(seed)
     return [Case(tokens_of(rng, 2, 3, 6, dtype=torch.float64).requires_grad_(), init=(6,))]
 
 
 def judge(case, expected, got):
-    """A float32 near 5,000 has steps of 0.0005: a softmax in float32 is a right way, and loses that much there."""
+    """A float32 near 5,000 has steps of 0.0005: a softmax in float32 is correct, and loses that much there."""
     large = case.args[0].abs().max() > 30
     return compare(expected, got, atol=1e-3 * expected.abs().max().item() if large else None)

@@ -5,7 +5,7 @@ from course_lib.grading.judge import compare
 
 
 def softmax(x, dim):
-    """Shares that sum to 1 along dim. x: any shape; same shape and dtype back."""
+    """Return weights that sum to 1 along dim, in the shape and dtype of x."""
     largest = x.amax(dim, keepdim=True)  # of each slice, so that no exponent exceeds 0
     raised = (x - largest).exp()
     return raised / raised.sum(dim, keepdim=True)
@@ -16,7 +16,7 @@ INF = float("inf")
 
 @stage
 def one_row(seed):
-    "One row: the shares of [1, 2, 3]."
+    "One row: the softmax of [1, 2, 3]."
     return [Case(torch.tensor([1.0, 2.0, 3.0]), 0)]
 
 
@@ -41,7 +41,7 @@ def more_axes(seed):
 
 @stage
 def large_numbers(seed):
-    "Scores near 10,000 or −10,000: their exps are inf or 0 in float32, yet the shares are ordinary numbers."
+    "Scores near 10,000 or −10,000: their exps are inf or 0 in float32, but the softmax is made of ordinary numbers."
     steps = torch.randint(-3, 4, (2, 3), generator=generator(seed)).float()
     return [
         Case(torch.tensor([1e4, 1e4 + 1, 1e4 + 2]), -1),
@@ -53,7 +53,7 @@ def large_numbers(seed):
 
 @stage
 def blocked_scores(seed):
-    "A score of −inf: its share is exactly 0 and the others share the rest."
+    "A score of −inf: its softmax is exactly 0, and the other results sum to 1."
     x = torch.randn(3, 4, generator=generator(seed))
     low = torch.tensor([[-INF, -1e4, 1 - 1e4, -1e4], [-1e4, -1e4, -INF, 2 - 1e4]])
     return [Case(x.masked_fill(torch.eye(3, 4, dtype=torch.bool), -INF), -1), Case(low, -1)]
@@ -66,7 +66,7 @@ def double_precision(seed):
 
 
 def judge(case, expected, got):
-    """A float32 near 10,000 has steps of 0.001: x − logsumexp(x) is a right way, and loses that much."""
+    """A float32 near 10,000 has steps of 0.001: x − logsumexp(x) is correct, and loses that much."""
     x = case.args[0]
     coarse = x.dtype == torch.float32 and x[x.isfinite()].abs().max() > 1000
     return compare(expected, got, rtol=2e-3 if coarse else None)

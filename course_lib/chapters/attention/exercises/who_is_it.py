@@ -6,7 +6,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def most_attended(tokens, embeddings, query_token):
-    """(the token that query_token looks at most, its weights over all tokens (S,))."""
+    """Return the token that query_token attends to most, and its weights (S,)."""
     query = embeddings[tokens.index(query_token)]  # (D,)
     scores = embeddings @ query / math.sqrt(len(query))  # (S,)
     weights = scores.softmax(dim=0)
@@ -35,7 +35,7 @@ def others_look(seed):
 
 @stage
 def drawn_tokens(seed):
-    "Other tokens, with drawn embeddings."
+    "Other tokens, with random embeddings."
     rng = generator(seed)
     tokens = ["a", "dog", "bites", "one", "old", "man"]
     return [

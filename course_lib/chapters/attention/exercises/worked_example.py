@@ -6,7 +6,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def attention_weights(Q, K):
-    """The weights of scaled dot-product attention: Q (T, D), K (S, D) -> (T, S)."""
+    """Return the weights of scaled dot-product attention (T, S): Q (T, D), K (S, D)."""
     scores = Q @ K.T / math.sqrt(Q.shape[-1])  # (T, S)
     return scores.softmax(dim=-1)
 

@@ -5,7 +5,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def nearest_tokens(weight, index, k):
-    """Return the k rows that point most nearly the same way as row `index`, best first."""
+    """Return the k rows whose direction is closest to row `index`, best first."""
     cosine = F.cosine_similarity(weight, weight[index], dim=-1)  # (V,); 0 for a row of zeros
     cosine[index] = -torch.inf
     return cosine.topk(k).indices

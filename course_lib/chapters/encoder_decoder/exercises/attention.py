@@ -5,8 +5,10 @@ import torch
 from course_lib.grading.exercise import Case, generator, stage
 
 
-def cross_attention(decoder_x, encoder_out, W_Q, W_K, W_V, W_O, n_heads, encoder_lengths=None):
-    """What each token of decoder_x (B, T, d) reads in encoder_out (B, S, d): (B, T, d)."""
+def cross_attention(
+    decoder_x, encoder_out, W_Q, W_K, W_V, W_O, n_heads, encoder_lengths=None
+):  # fmt: skip
+    """Return what each token of decoder_x reads from encoder_out: (B, T, d)."""
     B, T, d = decoder_x.shape
     S, D = encoder_out.shape[1], d // n_heads
     q = (decoder_x @ W_Q).view(B, T, n_heads, D).transpose(1, 2)  # (B, H, T, D): the target asks
@@ -25,7 +27,7 @@ def matrices(rng, d, dtype):
 
 
 def two_texts(rng, B, T, S, n_heads, D, lengths=None, dtype=torch.float32, size=1.0):
-    """A call; padding holds numbers like any other token, and larger."""
+    """Return a case whose padding contains numbers, as the other tokens do, and larger ones."""
     d = n_heads * D
     x = size * torch.randn(B, T, d, generator=rng, dtype=dtype)
     y = torch.randn(B, S, d, generator=rng, dtype=dtype)
@@ -39,7 +41,7 @@ def two_texts(rng, B, T, S, n_heads, D, lengths=None, dtype=torch.float32, size=
 
 @stage
 def one_source_token(seed):
-    "A source of one token, one head: whatever is asked, the answer is that token's value, through W_O."
+    "A source of one token, one head: for every query the result is that token's value, multiplied by W_O."
     return [two_texts(generator(seed), 1, 2, 1, 1, 3)]
 
 
@@ -64,7 +66,7 @@ def several_heads(seed):
 
 @stage
 def padded(seed):
-    "Padding: what stands after a source's end gets no weight."
+    "Padding: positions after a source's end get no weight."
     rng = generator(seed)
     return [
         two_texts(rng, 1, 2, 4, 1, 3, lengths=[2]),
@@ -76,13 +78,13 @@ def padded(seed):
 
 @stage
 def empty_source(seed):
-    "The first source has length 0: there is nothing to look at, and the result is 0, not NaN."
+    "The first source has length 0: there is nothing to attend to, and the result is 0, not NaN."
     return [two_texts(generator(seed), 2, 3, 4, 2, 3, lengths=[0, 3])]
 
 
 @stage
 def large_queries(seed):
-    "Large queries: exp of such scores overflows, and the weights are ordinary numbers."
+    "Large queries: exp of such scores overflows, but the weights are ordinary numbers."
     rng = generator(seed)
     return [two_texts(rng, 2, 3, 5, 2, 3, size=300.0), two_texts(rng, 2, 2, 4, 1, 5, lengths=[2, 3], size=300.0)]
 

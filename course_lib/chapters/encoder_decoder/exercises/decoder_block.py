@@ -5,7 +5,7 @@ from course_lib.grading.exercise import Case, Given, generator, stage
 
 
 def decoder_block(x, encoded, parts, source_mask=None):
-    """Self-attention, cross-attention, feed-forward, each on a branch beside the stream:
+    """Add self-attention, cross-attention, then feed-forward to the residual stream:
     (B, T, d) -> (B, T, d)."""
     T = x.shape[1]
     causal = torch.ones(T, T, dtype=torch.bool).tril()  # (T, T)
@@ -18,7 +18,7 @@ def decoder_block(x, encoded, parts, source_mask=None):
 
 
 def then(first, second):
-    """What the first returns, through the second."""
+    """Return a function that applies the second to the result of the first."""
     return lambda *args: second(first(*args))
 
 
@@ -43,7 +43,7 @@ def block_case(rng, sizes, B, T, S, lengths=None, dtype=torch.float32):
 
 @stage
 def one_to_one(seed):
-    "One target token, one source token: three branches, each with its own norm, each added to the stream."
+    "One target token, one source token: three branches, each with its own norm, each added to the residual stream."
     return [block_case(generator(seed), LITTLE, 1, 1, 1)]
 
 
@@ -75,7 +75,7 @@ def padded_source(seed):
 
 @stage
 def as_many_as(seed):
-    "As many target tokens as source tokens: no shape tells the two masks apart."
+    "The target and the source have the same length, so the shapes of the two masks do not differ."
     rng = generator(seed)
     return [block_case(rng, LITTLE, 3, 3, 3, lengths=[2, 3, 1]), block_case(rng, MIDDLE, 2, 3, 3)]
 

@@ -6,7 +6,7 @@ from course_lib.grading.fixtures import self_attention
 
 
 def equivariance_error(f, x, n_shuffles):
-    """Return the largest |f(Px) − P f(x)| over n_shuffles random orders P of the tokens of x (B, T, D)."""
+    """Return the largest |f(Px) − P f(x)| over n_shuffles random orders P of tokens."""
     plain, largest = f(x), 0.0
     for _ in range(n_shuffles):
         order = torch.randperm(x.shape[1])

@@ -5,7 +5,7 @@ from course_lib.grading.judge import compare
 
 
 def apply_rotary(x, positions, theta):
-    """Rotate each half-split pair of features of x (B, H, T, D) by its position's angle.
+    """Rotate each half-split pair of x (B, H, T, D) by its position's angle.
     Same shape and dtype."""
     half = x.shape[-1] // 2
     speed = theta ** (-torch.arange(half) / half)  # (D / 2,), radians per token

@@ -66,7 +66,7 @@ def other_scales(seed):
 
 @stage
 def square_layers(seed):
-    "Square layers: no shape shows whether a matrix is transposed. In one of them the rank is just as large."
+    "Square layers: no shape shows whether a matrix is transposed. In one of them the rank is equally large."
     rng = generator(seed)
     return [layer(rng, 3, 4, d_out=4, rank=2, alpha=4), layer(rng, 3, 3, d_out=3, rank=3, alpha=6)]
 

@@ -1,0 +1,34 @@
+"""Formulas in the texts of the course, such as $\\sqrt{d_k}$: drawn on a page, readable where there is only text."""
+
+import re
+from collections.abc import Callable
+
+IN_TEXT = re.compile(r"\$(?! )([^$\n]+?)(?<! )\$")
+# What to replace, in this order, where only text can be shown: on a button, in a terminal.
+AS_TEXT = (
+    (r"\\sqrt\{([^{}]*)\}", r"√\1"), (r"\\text\{([^{}]*)\}", r"\1"), (r"\^\{?\\top\}?", "ᵀ"), (r"\^2", "²"),
+    (r"\\cdot", "·"), (r"\\times", "×"), (r"\\theta", "θ"), (r"\\pi", "π"), (r"\\(ln|exp|sin|cos)", r"\1"),
+    (r"\^\{([^{}]*)\}", r"^(\1)"), (r"[{}]", ""),
+)  # fmt: skip
+
+
+def text_of(tex: str) -> str:
+    r"""Return a formula as plain text: `\sqrt{d_k}` is √d_k."""
+    for pattern, instead in AS_TEXT:
+        tex = re.sub(pattern, instead, tex)
+    return tex
+
+
+def html_of(tex: str) -> str:
+    """Return a formula as MathML, which browsers draw without MathJax: widgets and reports have none."""
+    from latex2mathml.converter import convert  # only where a formula is shown: it takes 30 ms
+
+    return convert(tex)
+
+
+def replaced(text: str, formula: Callable[[str], str]) -> str:
+    """Return the text with `formula`, one of the two above, of each of its formulas; code between ` stays as it is."""
+    parts = re.split(r"(`[^`\n]*`)", text)  # code has an odd number
+    return "".join(
+        part if i % 2 else IN_TEXT.sub(lambda found: formula(found[1]), part) for i, part in enumerate(parts)
+    )
