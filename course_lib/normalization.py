@@ -57,7 +57,7 @@ class RMSNorm(Layer):
 
     Args:
         d_model: features of a token.
-        eps: added to the mean square, inside the root, so that a zero vector stays zero instead of dividing by zero.
+        eps: added to the mean square, inside the root, so that a zero vector stays zero and causes no division by 0.
 
     Parameters: `weight` (d_model,), initialised to ones. There is no bias, and the mean is not subtracted.
     Shapes: x (…, d_model) → the same. Errors: ValueError if d_model < 1, eps ≤ 0, or a wrong last dimension.

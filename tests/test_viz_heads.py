@@ -142,7 +142,7 @@ def test_a_cell_of_the_map_is_the_run_with_that_part_replaced(trained, counterfa
     prompt, answer = built.draw_questions("who bit", 1, seed=1)[0]
     words = counterfactual.drawing.words
     ids = torch.tensor([tokenizer.encode(prompt, end=False)])
-    assert f"Right: {answer};" in counterfactual.text
+    assert f"Correct: {answer};" in counterfactual.text
     others = ids.clone()  # as the words above the map say
     for t, word in enumerate(words, ids.shape[1] - len(words)):
         others[0, t] = tokenizer.id(word.split(" → ")[-1])

@@ -235,11 +235,12 @@ def swiglu_size() -> Measurement:
     d_model = 4096
     by_rule, equal = (3 * d_model * d_ff / _parameters_of_two(d_model) for d_ff in (swiglu_width(d_model), 4 * d_model))
     return Measurement(
-        measured=f"{by_rule:.2f} times at LLaMA's width ({swiglu_width(d_model):,}), {equal:.2f} times at equal width",
+        measured=f"{by_rule:.2f} times the parameters at LLaMA's width ({swiglu_width(d_model):,}), "
+        f"{equal:.2f} times at equal width",
         values=(by_rule, equal),
         figures={},
         because="Three matrices instead of two have 1.5 times the weights at the same width, and the same number of "
-        "weights at two thirds of it. Not every model follows the rule: Llama 3 8B takes 14,336 units.",
+        "weights at two thirds of it. Not every model follows the rule: Llama 3 8B uses 14,336 units.",
     )
 
 
@@ -285,8 +286,8 @@ def swiglu_quality(size: Size) -> Measurement:
         measured=f"nats per letter: ReLU {relu.mean:.2f}, GELU {gelu.mean:.2f}, SwiGLU {swiglu.mean:.2f}",
         values=swiglu.losses,
         figures={"lead": lead},
-        because="In this small model SwiGLU has the highest loss, from GPT-2's small initial weights. The paper "
-        "reports a lead of a few hundredths of a nat, in a larger model after long training.",
+        because="In this small model SwiGLU has the highest loss when training starts from GPT-2's small initial "
+        "weights. The paper reports a lead of a few hundredths of a nat, in a larger model after long training.",
     )
 
 
@@ -436,8 +437,8 @@ def capitals() -> Measurement:
         for score, gone, kept in zip(SCORES, lost, others_kept)
     )
     return Measurement(
-        measured=f"with {UNITS_REMOVED} units removed that are chosen {told}; without as many random units "
-        f"{100 * random_kept:.0f}% stay above it",
+        measured=f"with {UNITS_REMOVED} units removed that are chosen {told}; with the same number of "
+        f"random units removed, {100 * random_kept:.0f}% stay above it",
         values=others_kept,
         figures={"lost": list(lost), "others_kept": list(others_kept), "random_kept": random_kept},
         because="It depends on the score. Units chosen by the capital's own logit include those that raise every "

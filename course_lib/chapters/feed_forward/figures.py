@@ -152,7 +152,7 @@ def activations(x: np.ndarray, curves: Mapping[str, np.ndarray]) -> Figure:
         axes.set(xlim=(left, right), ylim=(bottom, top), xlabel="score z", ylabel="activation")
     whole.legend(fontsize=FONT, frameon=False, loc="upper left")
     near.set_title("the same, close to 0", fontsize=FONT, loc="left")
-    headline(figure).set_text("ReLU is 0 below 0; GELU and SiLU dip below it and come back")
+    headline(figure).set_text("ReLU is 0 below 0; GELU and SiLU dip below 0 and come back")
     return figure
 
 

@@ -86,8 +86,8 @@ def parameters() -> Measurement:
 def slice_verdict(moved: list[float], chunked: list[float]) -> str:
     """Compare how far the query moves with how far it would move if W_Q read chunks.
 
-    confirmed: the query moves by less than a tenth of its length in every seed
-    refuted: it moves by more in some seed, and it would not if W_Q read chunks
+    confirmed: the query moves by less than a tenth of its length for every seed
+    refuted: it moves by more for some seed, and it would not if W_Q read chunks
     """
     return "refuted" if max(moved) > 0.1 > max(chunked) else "confirmed"
 
@@ -214,8 +214,8 @@ def imitation_error(
 def one_big_head_verdict(one: list[float], two: list[float], itself: list[float]) -> str:
     """Compare the relative errors of one head that imitates two, of two that imitate two, and of one that imitates one.
 
-    confirmed: in every seed one head leaves more than twice the error of two, and it imitates one head to 0.05
-    refuted: in every seed one head leaves no more than twice the error of two, and it imitates one head to 0.05
+    confirmed: for every seed one head leaves more than twice the error of two, and it imitates one head to 0.05
+    refuted: for every seed one head leaves no more than twice the error of two, and it imitates one head to 0.05
     depends: neither holds; it then depends on the heads that are to be imitated, or the fit fails
     """
     inhibited = [single > 2 * pair for single, pair in zip(one, two)]
@@ -474,7 +474,7 @@ def removal() -> Measurement:
         values=tuple(each / heads for each in by_both),
         figures={"by_loss": list(by_loss), "by_both": list(by_both), "strictly": strictly, "heads": heads},
         because="It depends on what counts as performance. An average hides what a head is for: removing some heads "
-        "hardly changes it, and still one ability is lost.",
+        "hardly changes it, and yet one ability is lost.",
     )
 
 
@@ -553,7 +553,7 @@ def looking() -> Measurement:
         values=tuple(confident),
         figures={"confident": confident, "others": others, "above": above},
         because="A large weight shows where a head reads; removing the head shows whether the model needs it. Voita et "
-        "al. studied translation models, where the two mostly agreed, but this is no general rule.",
+        "al. studied translation models, where most confident heads were important, but this is no general rule.",
     )
 
 
@@ -609,9 +609,9 @@ def dissociations(costs: Float[Tensor, "layers H questions"]) -> list[tuple[int,
 def specialise_verdict(pairs: list[int], always: int) -> str:
     """Count the pairs of heads of one layer that are each needed (0.5 nats) for what the other is not (0.05 nats).
 
-    confirmed: at least one pair of heads is such a pair in every seed
-    depends: there is such a pair in some seeds, but never the same pair in all
-    refuted: there is no such pair in any seed
+    confirmed: at least one pair of heads is such a pair for every seed
+    depends: there is such a pair for some seeds, but never the same pair in all
+    refuted: there is no such pair for any seed
     """
     return "confirmed" if always else "depends" if any(pairs) else "refuted"
 
@@ -634,7 +634,7 @@ def specialise() -> Measurement:
     pairs = [dissociations(removal_costs(seed)[0][..., 1:]) for seed in SEEDS]
     always = set.intersection(*map(set, pairs))
     return Measurement(
-        measured=f"in every seed, {len(always)} pairs of heads of one layer are each needed for a kind of question "
+        measured=f"for every seed, {len(always)} pairs of heads of one layer are each needed for a kind of question "
         "that the other is not needed for",
         values=tuple(float(len(each)) for each in pairs),
         figures={"pairs": [len(each) for each in pairs], "always": len(always)},
@@ -660,8 +660,8 @@ def exchanged_word(
 def copying_verdict(induction: list[float], ordinal: list[float]) -> str:
     """Compare how often the model copies by two rules where they differ: by what followed, and by counting.
 
-    confirmed: more than half of the answers are what followed the last word before, in every seed
-    depends: more than half are copied by counting instead, in every seed
+    confirmed: more than half of the answers are what followed the last word before, for every seed
+    depends: more than half are copied by counting instead, for every seed
     refuted: neither
     """
     if min(induction) > 0.5:
@@ -844,13 +844,13 @@ def misquoted_lists(model: AttentionOnly, seed: int, number: int = 100) -> dict[
 def induction_verdict(plain_one: list[bool], plain_two: list[bool], smeared_one: list[bool]) -> str:
     """Tell for each seed whether an induction head forms: in one plain layer, in two, in one with smeared keys.
 
-    An induction head has more than half of its weight on what followed the present token before, and another last
+    An induction head has more than half of its weight on what followed the current token earlier, and another last
     word moves more than 90% of the answers.
 
-    confirmed: it forms in two plain layers in every seed, and in a single layer of either kind in none
-    depends: it forms in two plain layers in every seed and in one plain layer in none; but in a single layer with
-        smeared keys in some
-    refuted: it forms in a single plain layer in every seed
+    confirmed: it forms in two plain layers for every seed, and in a single layer of either kind for none
+    depends: it forms in two plain layers for every seed, in one plain layer for none, and in a single layer with
+        smeared keys for some
+    refuted: it forms in a single plain layer for every seed
     not at this size: anything else
     """
     if all(plain_one):
@@ -872,8 +872,8 @@ def induction_verdict(plain_one: list[bool], plain_two: list[bool], smeared_one:
         "heads task unless its size is exponentially larger than the size sufficient for a two-layer transformer.",
     ),
     control="the same width, lists and steps, and each kind of model at its best rate; the lists differ in length, so "
-    "that no fixed distance helps; one layer more whose keys are mixed with those of the token before (smeared keys, "
-    "Olsson et al. 2022, argument 2)",
+    "that no fixed distance helps; a third kind has one layer whose keys are mixed with those of the token before "
+    "(smeared keys, Olsson et al. 2022, argument 2)",
     verdict=induction_verdict,
     seeds=SEEDS,
 )
@@ -935,7 +935,7 @@ def loss_with_heads(n_heads: int, seed: int, steps: int = 60, rate: float = 0.03
 def how_many_verdict(one: list[float], sixteen: list[float]) -> str:
     """Compare 1 and 16 heads with 4: how much higher is the loss, in nats, seed by seed?
 
-    confirmed: 1 head and 16 heads both end more than 0.01 nats higher than 4 in every seed
+    confirmed: 1 head and 16 heads both end more than 0.01 nats higher than 4 for every seed
     depends: only one of the two does
     not at this size: neither does; a model this small cannot decide for large ones
     """
@@ -952,7 +952,7 @@ def how_many_verdict(one: list[float], sixteen: list[float]) -> str:
         quote="While single-head attention is 0.9 BLEU worse than the best setting, quality also drops off with too "
         "many heads.",
     ),
-    control="d_model = 32, parameters, batches and steps are equal, and each number of heads has its best rate; the "
+    control="d_model (32), parameters, batches and steps are equal, and each number of heads has its best rate; the "
     "width of a head changes with the number, as in the paper",
     verdict=how_many_verdict,
     seeds=SEEDS,

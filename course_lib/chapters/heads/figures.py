@@ -120,7 +120,7 @@ def heads_pipeline(words: Sequence[str], weights: np.ndarray, d_model: int, laye
     ):
         axes.text(x, 0.5, told, ha="center", va="top", fontsize=9.5, color=INK)
     headline(figure).set_text(
-        f"Layer {layer} reads the sentence: {H} heads mix the words in {H} ways, $W_O$ mixes the heads"
+        f"Layer {layer} reads the sentence: {H} heads mix the words in {H} ways, and $W_O$ mixes the heads"
     )
     return figure
 

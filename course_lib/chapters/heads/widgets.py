@@ -121,7 +121,7 @@ def shapes_and_costs() -> LiveFigure:
         if fits(d_model, n_heads):
             pairs = share_of_pairs(T, d_model)
             title = (
-                f"Comparing pairs of tokens is {percent(pairs)} of the work, the projections are {percent(1 - pairs)}"
+                f"Comparing pairs of tokens is {percent(pairs)} of the work; the projections are {percent(1 - pairs)}"
             )
         return figures.StepsAndCosts(rows(B, T, d_model, n_heads), title)
 
@@ -175,7 +175,7 @@ def remove_a_head(
 
     def draw(question, example, layer, head):
         words, weights, names, whole, lacking = look(question, example, layer, head)
-        title = f"Layer {layer}, head {head} looks most at “{words[weights.argmax()]}”; without it “{names[0]}” "
+        title = f"Layer {layer}, head {head} looks most at “{words[weights.argmax()]}”; without it p(“{names[0]}”) "
         title += f"goes from {whole[0]:.2f} to {lacking[0]:.2f}"
         return figures.HeadAtWork(words, weights, names, whole, lacking, title)
 
@@ -184,7 +184,7 @@ def remove_a_head(
         best = int(weights.argmax())
         story = " ".join(words[1:])
         return (
-            f"{story} ___. Right: {names[0]}. Layer {layer}, head {head} puts {weights[best]:.2f} of its weight on "
+            f"{story} ___. Correct: {names[0]}. Layer {layer}, head {head} puts {weights[best]:.2f} of its weight on "
             f"“{words[best]}”. Probability of {names[0]}: {whole[0]:.2f} with this head, {lacking[0]:.2f} without."
         )
 
@@ -380,8 +380,8 @@ def counterfactuals(
         part, word, share = most(question, example, kind)
         story = " ".join(tokenizer.tokens[id] for id in ids[0, 1:].tolist())
         return (
-            f"{story} ___. Right: {old}; in the other text, {new}. Patched in from there, {part} at “{word}” brings "
-            f"{percent(share)} of the change that the entire text brings."
+            f"{story} ___. Correct: {old}; in the other text, {new}. Taken from the other text, {part} at “{word}” "
+            f"carries {percent(share)} of the change that the entire text causes."
         )
 
     controls = {

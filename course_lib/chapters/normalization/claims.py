@@ -118,11 +118,12 @@ def mean_cosine(x: Float[Tensor, "T d_model"]) -> float:
 
 
 def depth_verdict(without: Sequence[float], with_norms: Sequence[float]) -> str:
-    """Compare the growth in blocks 26 to 50 with that in blocks 1 to 25, as logarithms; 1 is exponential. One ratio for
-    each initialisation and seed, without norms and with pre-norm.
+    """Compare the growth in blocks 26 to 50 with that in blocks 1 to 25, as logarithms; a ratio of 1 is
+    exponential growth. One ratio for each initialisation and seed, without norms and with pre-norm.
 
-    confirmed: the ratio is above 0.7 without norms, and at least 1.5 times that with pre-norm, from all weights
-    refuted: it is below 0.5 without norms, from all weights
+    confirmed: the ratio is above 0.7 without norms, and at least 1.5 times that with pre-norm, with either
+        initialisation
+    refuted: it is below 0.5 without norms, with either initialisation
     depends: neither of these
     """
     if min(without) > 0.7 and all(bare >= 1.5 * normed for bare, normed in zip(without, with_norms)):
@@ -158,12 +159,13 @@ def depth() -> Measurement:
     return Measurement(
         measured=f"over {DEPTH} untrained blocks: {mild:.0f} times with PyTorch's initialisation, {wild:.0e} times "
         f"with Xavier's; {mild ** (1 / DEPTH):.2f} and {wild ** (1 / DEPTH):.1f} times per block; growth in the later "
-        f"half over that in the first {min(without):.1f}–{max(without):.1f}, with pre-norm {min(with_norms):.1f}–"
+        f"half divided by that in the first {min(without):.1f}–{max(without):.1f}, with pre-norm {min(with_norms):.1f}–"
         f"{max(with_norms):.1f}",
         values=without,
         figures={"without": without, "with_norms": with_norms},
         because="The output of a block is about proportional to its input, so each block multiplies; with PyTorch's "
-        "weights late ones do so more. The initial weights set the factor, and small differences in it become huge.",
+        "weights, late blocks multiply more. The initial weights set the factor, and small differences in the factor "
+        "become huge.",
     )
 
 
@@ -208,7 +210,7 @@ def any_depth() -> Measurement:
             "post_steady": all(abs(run[n] ** 2 - 1) < 0.1 for run in post for n in after),
         },
         because="Post-norm resets the stream after every branch. Pre-norm resets only what the branches read: each "
-        "branch adds to the stream, whose standard deviation grows like the root of the depth before training.",
+        "branch adds to the stream, whose standard deviation grows like the square root of the depth before training.",
     )
 
 
@@ -401,7 +403,7 @@ def deep_blocks(size: Size) -> Measurement:
         for position, prepare in (("pre", None), ("post", None), ("pre", scale_norms))
     )
     return Measurement(
-        measured=f"of what the removal of single blocks costs, the deeper half accounts for {100 * fmean(pre):.0f}% "
+        measured=f"of the cost of removing single blocks, the deeper half accounts for {100 * fmean(pre):.0f}% "
         f"with pre-norm, {100 * fmean(scaled):.0f}% with scaled norms and {100 * fmean(post):.0f}% with post-norm",
         values=pre,
         figures={"pre": pre, "scaled": scaled},
@@ -417,11 +419,11 @@ def eps_factor(std: float, eps: float = 1e-6) -> tuple[float, float]:
 
 
 def eps_verdict(kernel: float, outside: float, usual_gap: float) -> str:
-    """Compare PyTorch's kernel with eps added to the deviation, on a nearly constant token and on a usual one.
+    """Compare PyTorch's kernel with eps added to the standard deviation, on a nearly constant token and on a usual one.
 
     confirmed: on the nearly constant token the kernel does what eps outside the root does
-    depends: it does not, and on a token of deviation 1 both agree to 0.001; it depends on the token
-    refuted: it does not, and they also differ on a token of deviation 1
+    depends: it does not, and on a token of standard deviation 1 both agree to 0.001; it depends on the token
+    refuted: it does not, and they also differ on a token of standard deviation 1
     """
     if abs(kernel - outside) < 0.01 * outside:
         return "confirmed"
@@ -448,12 +450,14 @@ def eps() -> Measurement:
     token = 1e-6 * token / token.std(correction=0)
     kernel = F.layer_norm(token, token.shape, eps=1e-6).std(correction=0).item()
     return Measurement(
-        measured=f"a token with deviation 0.000001 leaves PyTorch's LayerNorm with {kernel:.3f}: eps in the root gives "
-        f"{inside:.3f}, outside {outside:.3f}; with deviation 1: {usual_in:.3f} and {usual_out:.3f}",
+        measured=f"a token with standard deviation 0.000001 leaves PyTorch's LayerNorm with {kernel:.3f}: eps in the "
+        f"root gives {inside:.3f}, outside {outside:.3f}; with standard deviation 1: {usual_in:.3f} and "
+        f"{usual_out:.3f}",
         values=(outside / inside,),
         figures={"kernel": kernel, "outside": outside, "usual_gap": abs(usual_in - usual_out)},
-        because="It depends on the token: eps is added to the variance, under the root. For usual activations that is "
-        "the same; for a token of nearly equal features, eps outside makes rounding noise hundreds of times larger.",
+        because="It depends on the token: eps is added to the variance, under the root. For usual activations this "
+        "makes no difference; for a token of nearly equal features, eps outside makes rounding noise hundreds of times "
+        "larger.",
     )
 
 
@@ -507,7 +511,7 @@ def batch_verdict(behind: Sequence[float]) -> str:
         "effective than layer normalization in natural language processing tasks, where the inputs are often "
         "variable-length sequences.",
     ),
-    control="all texts have one length, since varying length is the usual reason; model and batches are equal, each "
+    control="all texts have one length, since varying length is the usual argument; model and batches are equal, each "
     "norm has its own best learning rate, and the loss is measured with running statistics",
     verdict=batch_verdict,
     seeds=SEEDS,
@@ -525,7 +529,7 @@ def batch(size: Size) -> Measurement:
         "LayerNorm",
         values=behind,
         figures={"behind": behind},
-        because="With texts of one length BatchNorm does at least about as well here, and better after more steps. But "
+        because="With texts of one length BatchNorm does about as well here, and better after more steps. But "
         "in training it mixes texts and positions, so its training loss is not that of a causal model.",
     )
 

@@ -35,7 +35,7 @@ def vaswani(quote: str) -> Source:
 
 # ------------------------------------------------------------------------------------------------------ shuffled tokens
 def invariance_verdict(by_position: float, by_token: float, by_mean: float) -> str:
-    """Compare the outputs for shuffled tokens with those for the tokens in their first order, in three ways.
+    """Compare the outputs for shuffled tokens with those for the tokens in their original order, in three ways.
 
     confirmed: only rounding changes, position by position, token by token, and in the mean
     depends: each token's output and the mean stay; what is at each position changes
@@ -56,8 +56,8 @@ def invariance_verdict(by_position: float, by_token: float, by_mean: float) -> s
         quote="Because self-attention operation is permutation invariant, it is important to use proper positional "
         "encoding to provide order information to the model.",
     ),
-    control="the same tokens in their first order, compared in three ways: position by position, token by token, and "
-    "as the mean over all positions",
+    control="the same tokens in their original order, compared in three ways: position by position, token by token, "
+    "and as the mean over all positions",
     verdict=invariance_verdict,
     seeds=SEEDS,
 )
@@ -159,7 +159,7 @@ KNOWS = 0.9  # the fraction of correct answers from which a model knows the orde
 def order_verdict(without: list[float]) -> str:
     """Look at the models without positions: the fewest correct answers of each, over the seeds.
 
-    confirmed: none answers over 0.9 of the questions
+    confirmed: none answers more than 0.9 of the questions
     depends: some do
     refuted: all do
     """
@@ -209,8 +209,8 @@ def slowest_hand_verdict(geometric: bool, first: list[float], last: list[float])
     """Compare the wavelengths with the two ends that are named; first and last as fractions of these, per d_model.
 
     confirmed: each is a fixed multiple of the one before, and both ends are within 1%
-    depends: they are such a progression and begin there, and the last end is missed by more, at some d_model
-    refuted: they are no such progression, or begin elsewhere
+    depends: they form such a progression and begin there, but miss the last end by more at some d_model
+    refuted: they form no such progression, or begin elsewhere
     """
     if not geometric or any(abs(each - 1) > 0.01 for each in first):
         return "refuted"
@@ -233,7 +233,7 @@ def slowest_hand() -> Measurement:
     return Measurement(
         measured=f"the first wavelength is {measured[512][0]:.1f} tokens; the last is {last[512]:,.0f} at "
         f"d_model = 512 and {last[8]:,.0f} at 8, where 10000 · 2π = {20_000 * torch.pi:,.0f}; after 10,000 tokens the "
-        f"slowest pair of 512 has made {10_000 / last[512]:.2f} of a rotation",
+        f"slowest pair at 512 has made {10_000 / last[512]:.2f} of a rotation",
         values=tuple(last.values()),
         figures={
             "geometric": all((waves[1:] / waves[:-1]).std().item() < 0.01 for waves in measured.values()),
@@ -241,7 +241,8 @@ def slowest_hand() -> Measurement:
             "last": [wave / (2 * torch.pi * 10_000) for wave in last.values()],
         },
         because="It depends on d_model. The progression ends one step before 10000 · 2π, and that step is small only "
-        "if there are many: the slowest of the d_model / 2 pairs has the divisor 10000^((d_model − 2) / d_model).",
+        "if there are many steps: the slowest of the d_model / 2 pairs has the divisor 10000^((d_model − 2) / "
+        "d_model).",
     )
 
 
@@ -253,11 +254,11 @@ def similarity(d_model: int, furthest: int) -> Tensor:
 
 
 def near_and_far_verdict(symmetrical: bool, near: float, far: float, rises: int) -> str:
-    """Look at the cosine of two codes over their distance: at 1, at 100, and in how many steps it rises.
+    """Look at how the cosine of two codes depends on their distance: at 1, at 100, and in how many steps it rises.
 
-    confirmed: it is the same to both sides and falls at every step
-    depends: it is the same to both sides and lower at distance 100 than at 1, but does not fall at every step
-    refuted: it is not the same to both sides, or does not fall
+    confirmed: it is the same on both sides and falls at every step
+    depends: it is the same on both sides and lower at distance 100 than at 1, but does not fall at every step
+    refuted: it is not the same on both sides, or does not fall
     """
     if not symmetrical or not near > 0.9 > far:
         return "refuted"
@@ -381,7 +382,7 @@ def growth(scheme: str, times: int, size: Size) -> list[float]:
 def sinusoids_reach_verdict(rises: list[float]) -> str:
     """Look at the rise of the loss at twice the trained length, in nats, for each seed.
 
-    confirmed: it is below 0.15 in every seed
+    confirmed: it is below 0.15 for every seed
     not at this size: it is not; the authors write "may", and a small model cannot refute that a larger one does
     """
     return "confirmed" if max(rises) < WORSE else "not at this size"
@@ -412,7 +413,7 @@ def sinusoids_reach(size: Size) -> Measurement:
 
 
 def relative_reach_verdict(rope: list[float], alibi: list[float]) -> str:
-    """Look at how much less the loss rises than with sinusoids, in nats: the least of the seeds, at 2 and at 4 times.
+    """Look at how much less the loss rises than with sinusoids, in nats: the smallest over the seeds, at 2 and 4 times.
 
     confirmed: by 0.15 or more, with RoPE and with ALiBi, at both lengths
     depends: by that much only with one of them, or only at one of the lengths
@@ -453,8 +454,8 @@ def relative_reach(size: Size) -> Measurement:
         f"with ALiBi, by {sinusoids} with sinusoids",
         values=grown["rope"][4],
         figures=less,
-        because="It depends on the encoding, on the length and on the width of the model. Further on, RoPE gets "
-        "distances that training never used. ALiBi subtracts a number that continues along the same line.",
+        because="It depends on the encoding, on the length and on the width of the model. Longer texts contain "
+        "distances that RoPE was not trained on. ALiBi subtracts a number that continues along the same line.",
     )
 
 
@@ -464,7 +465,7 @@ NEARLY = 0.05  # nats: results that differ by less are nearly identical
 def learned_equal_verdict(differences: list[float]) -> str:
     """Look at the loss with a learned table minus that with sinusoids, in nats, at the trained length.
 
-    confirmed: they differ by less than 0.05 in every seed
+    confirmed: they differ by less than 0.05 for every seed
     not at this size: they differ by more; the authors trained for 100,000 steps, and a short training cannot refute
         what they found at the end of it
     """

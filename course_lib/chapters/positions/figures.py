@@ -141,7 +141,7 @@ class Likeness(Drawing):
         self.note.set_visible(len(rises) > 0)
         steadily = f"the further, the less alike, up to {furthest} apart"
         said = f"less alike up to {rises[0]} apart, then up and down" if len(rises) else steadily
-        self.headline.set_text(f"d_model = {self.d_model}: {said}; the same to both sides")
+        self.headline.set_text(f"d_model = {self.d_model}: {said}; the same on both sides")
 
 
 def learned_likeness(cosines: np.ndarray) -> Figure:
@@ -157,7 +157,7 @@ def learned_likeness(cosines: np.ndarray) -> Figure:
     right.axhline(0, color=GREY, linewidth=1)
     right.plot(range(1, P), means, color=BLUE)
     right.set(xlabel="distance (tokens)", ylabel="mean cosine", ylim=(-1, 1))
-    headline(figure).set_text("Training has taught the table that positions have neighbours")
+    headline(figure).set_text("After training, neighbouring positions have similar rows")
     return figure
 
 

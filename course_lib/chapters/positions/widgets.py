@@ -80,7 +80,8 @@ def rotary_pair() -> LiveFigure:
         return figures.RotaryPair(QUERY.numpy(), KEY.numpy(), t, s, angle)
 
     def describe(t, s, angle):
-        apart = "at the position of its key" if t == s else f"{abs(t - s)} {'after' if t > s else 'before'} its key"
+        gap = f"{abs(t - s)} token{'s' * (abs(t - s) > 1)}"
+        apart = "at the position of its key" if t == s else f"{gap} {'after' if t > s else 'before'} its key"
         return (
             f"Query at {t} rotated by {t * angle}°, key at {s} by {s * angle}°, {angle}° per token. "
             f"Score {score(t, s, angle):.2f}, the same for every query {apart}."
