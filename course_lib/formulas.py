@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-IN_TEXT = re.compile(r"\$(?! )([^$\n]+?)(?<! )\$")
+IN_TEXT = re.compile(r"\$(?!\s)([^$\n]+?)(?<!\s)\$")
 # What to replace, in this order, where only text can be shown: on a button, in a terminal.
 AS_TEXT = (
     (r"\\sqrt\{([^{}]*)\}", r"√\1"), (r"\\text\{([^{}]*)\}", r"\1"), (r"\^\{?\\top\}?", "ᵀ"), (r"\^2", "²"),
