@@ -398,7 +398,7 @@ def weights_as_influence() -> Measurement:
         values=weights,
         figures={"by_weight": by_weight, "by_place": by_place},
         because="It depends on how exact the order must be: weights rank words better than their positions do, and far "
-        "from exactly. To count the size of the values as well does not help here.",
+        "from exactly. Taking the size of the values into account does not help here.",
     )
 
 
@@ -558,8 +558,8 @@ def grouped_sentences() -> Measurement:
             "who": round(best[0] - best[1], 2),
             "who_strict": round(strict[0] - strict[1], 2),
         },
-        because="It depends on how the vectors are read. With its best ridge a probe finds in random blocks, too, what "
-        "words alone do not tell. With a large ridge it finds that only in trained ones.",
+        because="It depends on how the vectors are read. With its best ridge, a probe finds even in random blocks what "
+        "words alone do not show. With a large ridge, it needs trained ones.",
     )
 
 

@@ -122,7 +122,7 @@ def mapping_explorer(function: Callable) -> LiveFigure:
             return None, f"Your dictionary {what} {name}."
         if wrong:
             got, expected = (tuple(state[wrong[0]].shape) for state in (ours, wanted))
-            return None, f"{wrong[0]} has the shape {got}; the model wants {expected}."
+            return None, f"{wrong[0]} has the shape {got}; the model needs {expected}."
         yours.load_state_dict({name: ours[name] for name in wanted if name in ours}, strict=False)
         return yours, ""
 
