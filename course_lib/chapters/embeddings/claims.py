@@ -279,7 +279,7 @@ def tied_table() -> Measurement:
         [statistics.fmean(values[start::2]) for values in (like_input, like_output)] for start in (0, 1)
     )
     return Measurement(
-        measured=f"cosine with the gradient of the input and of the output table: {untrained[0]:.1f} and "
+        measured=f"cosine of the tied table’s gradient with those of an input and of an output table: {untrained[0]:.1f} and "
         f"{untrained[1]:.1f} before training, {after[0]:.1f} and {after[1]:.1f} after it. One story reaches "
         f"{looked_up:.0%} of the rows of an input table and {scored:.0%} of an output table",
         values=like_output,
