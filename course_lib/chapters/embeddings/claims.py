@@ -279,9 +279,9 @@ def tied_table() -> Measurement:
         [statistics.fmean(values[start::2]) for values in (like_input, like_output)] for start in (0, 1)
     )
     return Measurement(
-        measured=f"cosine with the gradient of the input and of the output table: {untrained[0]:.1f} and "
-        f"{untrained[1]:.1f} before training, {after[0]:.1f} and {after[1]:.1f} after it. One story reaches "
-        f"{looked_up:.0%} of the rows of an input table and {scored:.0%} of an output table",
+        measured="cosine of the tied table’s gradient with the gradient of an input and of an output table: "
+        f"{untrained[0]:.1f} and {untrained[1]:.1f} before training, {after[0]:.1f} and {after[1]:.1f} after it. "
+        f"One story reaches {looked_up:.0%} of the rows of an input table and {scored:.0%} of an output table",
         values=like_output,
         figures={"like_input": like_input, "like_output": like_output},
         because="A look-up reaches only the rows that it copies. But every row computes a score, and every score "
