@@ -219,7 +219,7 @@ def test_what_is_counted_is_not_marked_as_timed():
 @pytest.mark.proof
 def test_the_script_of_the_chapter_trains_alike_in_one_process_and_in_two(tmp_path, monkeypatch, capsys):
     notebook = nbformat.read(ROOT / "notebooks" / "14_efficiency.ipynb", as_version=4)
-    script = next(cell.source for cell in notebook.cells if cell.source.startswith("script = '''")).split("'''")[1]
+    script = next(cell.source for cell in notebook.cells if cell.source.startswith('script = """')).split('"""')[1]
     # A group that outlives its end keeps threads, and those abort Python's own end now and then.
     left = "import os, psutil\nopen('left' + os.environ['RANK'], 'w').write(str(psutil.Process().num_threads()))\n"
     (tmp_path / "train.py").write_text(script + left, encoding="utf-8")

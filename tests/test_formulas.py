@@ -16,6 +16,7 @@ from course_lib.grading.result import Hint
         (r"\sqrt{d_k}", "math mrow msqrt mrow msub mi mi", "√d_k"),
         (r"W_\text{up}", "math mrow msub mi mtext", "W_up"),
         (r"H \cdot T^2", "math mrow mi mo msup mi mn", "H · T²"),
+        (r"p \ln p", "math mrow mi mspace mi mspace mi", "p ln p"),
         (r"10000^{2i/d}", "math mrow msup mn mrow mn mi mo mi", "10000^(2i/d)"),
     ],
 )

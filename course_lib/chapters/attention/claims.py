@@ -368,9 +368,10 @@ def unscaled_training(size: Size) -> Measurement:
     mean = {d_model: round(statistics.fmean(values), 1) + 0 for d_model, values in costs.items()}
     rate = {divided: best[wide, divided].rate for divided in (True, False)}
     full = statistics.fmean(largest for _, largest in best[wide, False].results)
+    more = {d_k: f"{mean[d_k]:.1f}".replace("-", "−") for d_k in (wide, narrow)}
     return Measurement(
-        measured=f"without the division the loss ends {mean[wide]:.1f} nats per letter higher at d_k = {wide}, and "
-        f"{mean[narrow]:.1f} at d_k = 4. At d_k = {wide} the best rate is {rate[False]:g} without it and "
+        measured=f"without the division the loss ends higher by {more[wide]} nats per letter at d_k = {wide} and by "
+        f"{more[narrow]} at d_k = 4. At d_k = {wide} the best rate is {rate[False]:g} without it and "
         f"{rate[True]:g} with it, and the largest weight of a query ends at {full:.1f}",
         values=costs[wide],
         figures={"wide": costs[wide], "narrow": costs[narrow]},
