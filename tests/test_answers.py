@@ -109,7 +109,7 @@ def test_functions_that_call_each_other_are_kept_once(notebook):
         ("f = lambda x: x", "Write it with `def`"),
         ("def outer():\n    def f(x):\n        return x\n    return f\nf = outer()", "Write it with `def`"),
         ("f = print", "neither a function nor a class"),
-        ("class f:\n    x = 1", "a class needs a method"),
+        ("class f:\n    x = 1", "a class needs at least one method"),
     ],
     ids=["a variable", "a name", "a lambda", "a nested function", "a builtin", "an empty class"],
 )

@@ -460,7 +460,7 @@ def test_each_assignment_of_moodle_gets_the_grade_of_its_chapter(tmp_path, capsy
     for wrong, reason in [
         (sheets[:1] * 2, "of several worksheets say which chapter"),
         ([sheets[0], str(tmp_path / "b=.csv")], "of several worksheets say which chapter"),
-        ([f"9={tmp_path / 'a=.csv'}"], "--chapters, too"),
+        ([f"9={tmp_path / 'a=.csv'}"], "--chapters as well"),
         (["2=nowhere.csv"], "nowhere.csv is not a file"),
     ]:
         assert grade(wrong) == 2
