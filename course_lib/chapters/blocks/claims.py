@@ -593,9 +593,9 @@ def warmup(size: Size) -> Measurement:
         measured=_without_warmup(steps, costs),
         values=tuple(loss for runs in losses.values() for each in runs for loss in each.losses),
         figures=costs,
-        because="It depends on the initial weights, and how much on the length of the warm-up. From large weights "
-        "post-norm loses more without one than pre-norm does, from small ones less. In so short a run pre-norm gains "
-        "from one as well.",
+        because="It depends on the initial weights, and the cost also depends on the length of the warm-up. From large "
+        "weights post-norm loses more without a warm-up than pre-norm does, and from small ones less. In so short a "
+        "run pre-norm gains from a warm-up as well.",
     )
 
 
@@ -685,9 +685,9 @@ def large_rates(size: Size) -> Measurement:
         f"{len(SEEDS) * len(WITHOUT_WARM_UP)} runs at six rates learn: {said}",
         values=tuple(rates.values()),
         figures={"rates": rates, "runs": runs},
-        because="It depends on the other one: each helps alone. From large weights pre-norm allows larger rates, and "
-        "in post-norm smaller weights do. In pre-norm smaller weights do not: a run fails at 0.02, where none from "
-        "large ones does.",
+        because="It depends on how the two are combined: each helps without the other. From large weights pre-norm "
+        "allows larger rates, and in post-norm smaller weights do. In pre-norm smaller weights do not: with them a run "
+        "fails at 0.02, and with large ones none does.",
     )
 
 
