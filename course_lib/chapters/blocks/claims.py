@@ -217,9 +217,9 @@ def guarantee() -> Measurement:
             "narrow": 1 - lost / N_NARROW,
             "at_weights": tiny / usual,
         },
-        because="It depends on which gradient is meant. At a layer’s input small weights keep it, by construction: "
-        "I + J is nearly I. At the layer’s own weights it shrinks with them. And a branch can cancel the stream: in "
-        "narrow stacks some do.",
+        because="It depends on which gradient is meant. Small weights preserve the gradient at a layer’s input, by "
+        "construction: I + J is nearly I. The gradient of the layer’s own weights shrinks with them. And a branch can "
+        "cancel the stream, as in some narrow stacks.",
     )
 
 
@@ -391,8 +391,8 @@ def post_norm_gradient() -> Measurement:
         f"({beside[1]:.1g}), in one of 6 {shallow[0]:.1g} ({shallow[1]:.1g})",
         values=(*alone, *beside, *shallow),
         figures={"alone": alone, "beside": beside, "shallow": shallow},
-        because="It depends on the kind of decoder and on depth. A deep one that reads an encoder, as in the paper, "
-        "loses its gradient in post-norm; with 6 blocks it does not, nor does a stack without an encoder, such as GPT.",
+        because="It depends on the kind of decoder and on its depth. In post-norm the gradient vanishes in a deep "
+        "decoder that reads an encoder, as in the paper, but not with 6 blocks or without an encoder, as in GPT.",
     )
 
 
