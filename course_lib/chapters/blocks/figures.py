@@ -78,7 +78,7 @@ def residual_stream(
 
 # ------------------------------------------------------------------------------------------------ where the norm stands
 def block_diagram() -> Figure:
-    """A pre-norm and a post-norm block as boxes: which of them stand on the path from x to x."""
+    """A pre-norm and a post-norm block as boxes: which of them are on the residual path."""
     figure, (left, right) = new_panels(WIDE, 4.9, 2)
     for axes, pre, name in (
         (left, True, "pre-norm: the residual path is clear"),
