@@ -217,9 +217,9 @@ def guarantee() -> Measurement:
             "narrow": 1 - lost / N_NARROW,
             "at_weights": tiny / usual,
         },
-        because="It depends on which gradient is meant. At a layer’s input small weights keep it, by construction: "
-        "I + J is nearly I. At the layer’s own weights it shrinks with them. And a branch can cancel the stream: in "
-        "narrow stacks some do.",
+        because="It depends on which gradient is meant. Small weights preserve the gradient at a layer’s input, by "
+        "construction: I + J is nearly I. The gradient of the layer’s own weights shrinks with them. And a branch can "
+        "cancel the stream, as in some narrow stacks.",
     )
 
 
@@ -391,8 +391,8 @@ def post_norm_gradient() -> Measurement:
         f"({beside[1]:.1g}), in one of 6 {shallow[0]:.1g} ({shallow[1]:.1g})",
         values=(*alone, *beside, *shallow),
         figures={"alone": alone, "beside": beside, "shallow": shallow},
-        because="It depends on the kind of decoder and on depth. A deep one that reads an encoder, as in the paper, "
-        "loses its gradient in post-norm; with 6 blocks it does not, nor does a stack without an encoder, such as GPT.",
+        because="It depends on the kind of decoder and on its depth. In post-norm the gradient vanishes in a deep "
+        "decoder that reads an encoder, as in the paper, but not with 6 blocks or without an encoder, as in GPT.",
     )
 
 
@@ -593,9 +593,9 @@ def warmup(size: Size) -> Measurement:
         measured=_without_warmup(steps, costs),
         values=tuple(loss for runs in losses.values() for each in runs for loss in each.losses),
         figures=costs,
-        because="It depends on the initial weights, and how much on the length of the warm-up. From large weights "
-        "post-norm loses more without one than pre-norm does, from small ones less. In so short a run pre-norm gains "
-        "from one as well.",
+        because="It depends on the initial weights, and the cost also depends on the length of the warm-up. From large "
+        "weights post-norm loses more without a warm-up than pre-norm does, and from small ones less. In so short a "
+        "run pre-norm gains from a warm-up as well.",
     )
 
 
@@ -685,9 +685,9 @@ def large_rates(size: Size) -> Measurement:
         f"{len(SEEDS) * len(WITHOUT_WARM_UP)} runs at six rates learn: {said}",
         values=tuple(rates.values()),
         figures={"rates": rates, "runs": runs},
-        because="It depends on the other one: each helps alone. From large weights pre-norm allows larger rates, and "
-        "in post-norm smaller weights do. In pre-norm smaller weights do not: a run fails at 0.02, where none from "
-        "large ones does.",
+        because="It depends on how the two are combined: each helps without the other. From large weights pre-norm "
+        "allows larger rates, and in post-norm smaller weights do. In pre-norm smaller weights do not: with them a run "
+        "fails at 0.02, and with large ones none does.",
     )
 
 

@@ -78,10 +78,10 @@ def residual_stream(
 
 # ------------------------------------------------------------------------------------------------ where the norm stands
 def block_diagram() -> Figure:
-    """A pre-norm and a post-norm block as boxes: which of them stand on the path from x to x."""
+    """A pre-norm and a post-norm block as boxes: which of them are on the residual path."""
     figure, (left, right) = new_panels(WIDE, 4.9, 2)
     for axes, pre, name in (
-        (left, True, "pre-norm: the path from x to x is free"),
+        (left, True, "pre-norm: the residual path is clear"),
         (right, False, "post-norm: norms are on that path"),
     ):
         axes.set(xlim=(-0.4, 4.2), ylim=(-0.7, 9.2), xticks=[], yticks=[])

@@ -38,7 +38,7 @@ def by_hand(seed):
 
 
 def silent_branches(seed):
-    "One or both branches return 0: only the path from x to x remains there."
+    "One or both branches return 0: only the residual path remains there."
     return [
         paper(5, (0, 0), (0, 0), (3, 1), (7, -2)),
         paper(5, (2, 1), (0, 0), (3, 1), (7, -2)),
