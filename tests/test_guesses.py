@@ -180,7 +180,7 @@ def test_the_order_of_the_options_is_drawn_from_the_id_alone():
 def test_guesses_quote_what_is_measured_elsewhere():
     """Numbers that the code knows, and the pages quote."""
     vocabulary, entropy = len(WordTokenizer()), Tinytown().entropy()
-    assert f"trained for {max(embeddings_by_step())} steps" in EVERY["embeddings.kinds"].text
+    assert f"trained for {max(embeddings_by_step()):,} steps" in EVERY["embeddings.kinds"].text
     assert f"tables of {vocabulary} rows" in plain(EVERY["embeddings.tied_rows"].text)
     assert f"vocabulary of {vocabulary} tokens" in plain(EVERY["training.untrained"].text)
     assert EVERY["training.untrained"].answer == f"About ln {vocabulary}"
