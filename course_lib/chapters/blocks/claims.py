@@ -217,9 +217,9 @@ def guarantee() -> Measurement:
             "narrow": 1 - lost / N_NARROW,
             "at_weights": tiny / usual,
         },
-        because="It depends on which gradient is meant. Small weights preserve the gradient at a layer’s input, by "
-        "construction: I + J is nearly I. The gradient of the layer’s own weights shrinks with them. And a branch can "
-        "cancel the stream, as in some narrow stacks.",
+        because="It depends on the gradient. With small weights I + J is nearly I, so the gradient at a "
+        "layer’s input is preserved. The gradient of the layer’s own weights shrinks with them. "
+        "In some narrow stacks a branch cancels the stream.",
     )
 
 
@@ -593,9 +593,9 @@ def warmup(size: Size) -> Measurement:
         measured=_without_warmup(steps, costs),
         values=tuple(loss for runs in losses.values() for each in runs for loss in each.losses),
         figures=costs,
-        because="It depends on the initial weights, and the cost also depends on the length of the warm-up. From large "
-        "weights post-norm loses more without a warm-up than pre-norm does, and from small ones less. In so short a "
-        "run pre-norm gains from a warm-up as well.",
+        because="It depends on the initial weights and on the length of the warm-up. From large weights "
+        "post-norm loses more without a warm-up than pre-norm does, from small ones less. In such"
+        " a short run pre-norm gains from it as well.",
     )
 
 
@@ -685,9 +685,9 @@ def large_rates(size: Size) -> Measurement:
         f"{len(SEEDS) * len(WITHOUT_WARM_UP)} runs at six rates learn: {said}",
         values=tuple(rates.values()),
         figures={"rates": rates, "runs": runs},
-        because="It depends on how the two are combined: each helps without the other. From large weights pre-norm "
-        "allows larger rates, and in post-norm smaller weights do. In pre-norm smaller weights do not: with them a run "
-        "fails at 0.02, and with large ones none does.",
+        because="It depends on how the two are combined: each helps without the other. From large weights"
+        " pre-norm allows larger rates; in post-norm smaller weights do. In pre-norm smaller "
+        "weights do not: with them a run fails at 0.02.",
     )
 
 
