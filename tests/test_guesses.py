@@ -12,6 +12,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from course_lib import record
 from course_lib.chapters.sampling.widgets import LOGITS
+from course_lib.claims import recorded
 from course_lib.contents import CHAPTERS
 from course_lib.grading import progress
 from course_lib.live import guess, reveal
@@ -185,6 +186,16 @@ def test_guesses_quote_what_is_measured_elsewhere():
     assert f"vocabulary of {vocabulary} tokens" in plain(EVERY["training.untrained"].text)
     assert EVERY["training.untrained"].answer == f"About ln {vocabulary}"
     assert f"entropy of the text ({entropy:.2f})" in plain(EVERY["training.memorized"].text)
+
+
+def test_the_answer_on_the_share_of_confirmed_claims_is_on_record():
+    found = [finding.verdict for finding in recorded().values()]
+    share = {verdict: found.count(verdict) / len(found) for verdict in ("confirmed", "depends")}
+    asked = EVERY["claims.share"]
+    assert asked.number is not None
+    assert asked.number.value == round(100 * share["confirmed"])
+    assert 0.55 < share["depends"] < 0.65
+    assert asked.closing.startswith("Six in ten hold under a condition")
 
 
 def test_the_answer_on_the_ratio_at_temperature_two_is_measured():
