@@ -20,7 +20,7 @@ from .probe import require_isolation
 from .quotas import Quotas
 from .remote import Worker
 
-ANSWER = 10.0  # seconds in which a scheduler must answer
+ANSWER = 60.0  # seconds in which a scheduler must answer: a busy one takes more than ten
 PATIENCE = 600.0  # seconds without a scheduler after which the rest is given up
 _mine = threading.local()
 _slots = iter(range(10**9))
