@@ -188,6 +188,22 @@ def test_guesses_quote_what_is_measured_elsewhere():
     assert f"entropy of the text ({entropy:.2f})" in plain(EVERY["training.memorized"].text)
 
 
+@pytest.mark.parametrize("id", [id for id, question in EVERY.items() if question.number])
+def test_a_number_that_is_to_be_guessed_is_what_the_cells_below_print(id):
+    """To as many digits as the answer has; a product such as 6 × 64 is multiplied out."""
+    chapter = next(each for each in CHAPTERS if each.slug == id.partition(".")[0])
+    cells = nbformat.read(ROOT / "notebooks" / chapter.notebook, as_version=4).cells
+    sources = [cell.source for cell in cells]
+    between = cells[sources.index(f'guess("{id}")') + 1 : sources.index(f'reveal("{id}")')]
+    measured = next(cell for cell in between if cell.get("outputs") and not cell.source.startswith("guess("))
+    printed = " ".join(each.get("text", "") + each.get("data", {}).get("text/plain", "") for each in measured.outputs)
+    numbers = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", printed)]
+    numbers += [float(one) * float(other) for one, other in re.findall(r"(\d+) × (\d+)", printed)]
+    answer = f"{EVERY[id].number.value:g}"
+    digits = len(answer.replace(".", "").rstrip("0"))
+    assert float(answer) in [float(f"{number:.{digits}g}") for number in numbers], printed
+
+
 def test_the_answer_on_the_share_of_confirmed_claims_is_on_record():
     found = [finding.verdict for finding in recorded().values()]
     share = {verdict: found.count(verdict) / len(found) for verdict in ("confirmed", "depends")}
