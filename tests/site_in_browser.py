@@ -2,10 +2,10 @@
 
     python tests/site_in_browser.py [--site build/site] [--chromium /usr/bin/chromium]
 
-Every page is opened wide and light, then narrow and dark. What would annoy a reader is printed, a line each: a request
-to another server, an answer that is an error, a message in the console, a formula that did not set, a page wider than
-the screen, a picture that did not load, code that is cut or far from its output, a slider that the arrow keys do not
-move. Ends with 1 if there is any.
+Every page is opened wide and light, then where both side columns leave little room, then narrow and dark. What would
+annoy a reader is printed, a line each: a request to another server, an answer that is an error, a message in the
+console, a formula that did not set, a page wider than the screen, a picture that did not load, code that is cut or far
+from its output, a slider that the arrow keys do not move. Ends with 1 if there is any.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import sys
 import threading
 from pathlib import Path
 
-VIEWS = ((1280, "light"), (390, "dark"))
+VIEWS = ((1280, "light"), (1100, "light"), (390, "dark"))
 LOOK = """async () => {
   for (const folded of document.querySelectorAll("details")) folded.open = true;
   for (const image of document.images) image.loading = "eager";
