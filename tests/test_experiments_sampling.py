@@ -102,14 +102,14 @@ def test_what_a_wider_search_finds_depends_on_the_beginning(beginning, better, n
 # ------------------------------------------------------------------------------------------------------------- filters
 def test_a_model_that_knows_the_chances_lets_nothing_through(monkeypatch):
     truth = torch.tensor([[0.5, 0.3, 0.2, 0.0], [1.0, 0.0, 0.0, 0.0]])
-    monkeypatch.setattr(sampling, "_positions", lambda seed: (truth.clamp_min(1e-9).log(), truth))
+    monkeypatch.setattr(sampling, "positions", lambda seed: (truth.clamp_min(1e-9).log(), truth))
     assert sampling.let_through(0, 1.0, top_p=[1.0]) == pytest.approx([0], abs=1e-8)
 
 
 def test_a_filter_that_loses_too_much_is_not_counted(monkeypatch):
     """Even logits, two possible words of four: k = 1 loses half of the truth, k = 4 lets half through."""
     truth = torch.tensor([[0.5, 0.5, 0.0, 0.0]])
-    monkeypatch.setattr(sampling, "_positions", lambda seed: (torch.tensor([[1.0, 0.9, 0.8, 0.7]]), truth))
+    monkeypatch.setattr(sampling, "positions", lambda seed: (torch.tensor([[1.0, 0.9, 0.8, 0.7]]), truth))
     p = torch.tensor([1.0, 0.9, 0.8, 0.7]).softmax(dim=-1)
     assert sampling.let_through(0, 1.0, top_k=[1, 4]) == pytest.approx([p[2:].sum().item()])
     assert sampling.let_through(0, 1.0, top_k=[1, 2, 4]) == pytest.approx([0])
@@ -127,7 +127,7 @@ def test_below_temperature_one_a_constant_k_is_no_worse():
 
 
 def test_positions_hold_exact_chances():
-    logits, truth = sampling._positions(0, n_stories=1)
+    logits, truth = sampling.positions(0, n_stories=1)
     story = next(Tinytown(sampling.HELD_OUT_SEED).stories())
     torch.testing.assert_close(truth.sum(dim=-1), torch.ones(len(truth)))
     tokenizer = load_pretrained("tinytown")[1]

@@ -233,26 +233,6 @@ def test_the_straight_law_of_every_seed_passes_below_the_entropy():
         assert plain(larger.parameters, larger.tokens) < Tinytown().entropy() < larger.loss
 
 
-def test_the_best_size_has_the_lowest_loss_of_its_compute():
-    law = power_law.PowerLaw(A=400.0, a=0.9, B=9000.0, b=0.75, floor=0.65)
-    parameters, tokens = law.best_size(1e12)
-    assert 6 * parameters * tokens == pytest.approx(1e12)
-    others = [law(parameters * share, tokens / share) for share in (0.5, 0.9, 1.1, 2)]
-    assert law(parameters, tokens) < min(others)
-
-
-def test_runs_that_follow_a_law_give_it_again_however_they_are_drawn_and_scattered_ones_do_not():
-    law = power_law.PowerLaw(A=400.0, a=0.9, B=9000.0, b=0.75, floor=0.65)
-    exact = power_law.PowerLaw.drawn_again(drawn_from(law), 0.65, times=20)
-    assert {(each.a, each.b) for each in exact} == {(0.9, 0.75)}
-    noise = torch.Generator().manual_seed(0)
-    scattered = [
-        power_law.Run(run.parameters, run.tokens, 0.65 + (run.loss - 0.65) * math.exp(0.03 * factor))
-        for run, factor in zip(drawn_from(law), torch.randn(9, generator=noise).tolist())
-    ]
-    assert len({each.a for each in power_law.PowerLaw.drawn_again(scattered, 0.65, times=20)}) > 5
-
-
 def test_the_probe_finds_each_ability_in_the_words_that_show_it():
     probe, tokens = records.AbilityProbe(60), WordTokenizer().tokens
 

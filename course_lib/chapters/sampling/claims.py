@@ -42,7 +42,7 @@ def holtzman(place: str, quote: str) -> Source:
 
 
 @cache
-def _positions(seed: int, n_stories: int = 5) -> tuple[Tensor, Tensor]:
+def positions(seed: int, n_stories: int = 5) -> tuple[Tensor, Tensor]:
     """Return the model's logits and Tinytown's exact chances at every position of held-out stories: both (N, V)."""
     model, tokenizer = load_pretrained("tinytown")
     town, logits, truth = Tinytown(), [], []
@@ -89,7 +89,7 @@ def uniform_verdict() -> str:
 )
 def more_uniform() -> Measurement:
     """Measure the entropy at T = 1 and at T = 2 at every position of held-out stories."""
-    cool, warm = ([entropy_share(_positions(seed)[0], T) for seed in SEEDS] for T in (1.0, 2.0))
+    cool, warm = ([entropy_share(positions(seed)[0], T) for seed in SEEDS] for T in (1.0, 2.0))
     assert all((two > one).all() for one, two in zip(cool, warm)), "the theorem is wrong, or this code"
     means = [torch.cat(shares).mean().item() for shares in (cool, warm)]
     return Measurement(
@@ -110,7 +110,7 @@ def kept(seed: int, **setting: Any) -> tuple[float, float]:
     """Return the mean number of tokens that a filter keeps: where Tinytown allows one word, and where it allows at
     least OPEN.
     """
-    logits, truth = _positions(seed)
+    logits, truth = positions(seed)
     counts = (next_token_distribution(logits, **setting) > 0).sum(dim=-1).double()  # (N,)
     possible = (truth > 0).sum(dim=-1)
     return counts[possible == 1].mean().item(), counts[possible >= OPEN].mean().item()
@@ -316,7 +316,7 @@ def let_through(
     while it removes at most that much of the true probability of the possible ones; both averaged over positions.
     values: top_k=[…], top_p=[…] or min_p=[…].
     """
-    logits, truth = _positions(seed)
+    logits, truth = positions(seed)
     ((name, settings),) = values.items()
     found = []
     for setting in settings:

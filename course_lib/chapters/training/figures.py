@@ -7,8 +7,32 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
+from course_lib.chapters.training.power_law import Predicted
 from course_lib.live.drawing import Drawing, as_function, fix_layout, headline, new_figure, new_panels
 from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, RED, SKY, WIDE, YELLOW
+
+STEP_ARROWS = ("shift", "forward", "cross-entropy", "backward", "clip", "average", "step", "next batch")
+
+
+def step_boxes(
+    text: str, ids: tuple[int, ...], logits: tuple[int, ...], loss: float, gradient: float, weights: int, moved: float
+) -> dict[str, str]:
+    """Return the name of each stage of a training step, and what its box says.
+
+    text: how the first row begins. ids, logits: their shapes. gradient: its length. moved: the median move of a weight.
+    """
+    rows, width = ids[0], ids[1] - 1
+    numbers = f"{weights:,} numbers"
+    return {
+        "batch": f"{text}…\n+ {rows - 1} stories\nids {ids}",
+        "inputs, targets": f"inputs … was the\ntargets … the dog\n{(rows, width)} each",
+        "logits": f"{logits}:\na score for every\npossible next token",
+        "loss": f"mean of {rows * width} × −ln p:\n{loss:.1f} nats",
+        "gradient": f"{numbers},\nas one vector\n{gradient:.1f} long",
+        "clipped gradient": f"× {1 / gradient:.2f}:\n1.0 long",
+        "AdamW": "m / √v is ±1\nin the first step;\nrate 0.005",
+        "weights": f"{numbers},\nmoved by {moved:.3f}\n(median)",
+    }
 
 
 def one_step(boxes: Sequence[tuple[str, str]], arrows: Sequence[str], title: str) -> Figure:
@@ -272,17 +296,6 @@ class Abilities(Drawing):
         self.headline.set_text(self.title or f"Step {step:,}: {loss - self.entropy:.2f} nats above the entropy")
 
 
-@dataclass(frozen=True)
-class Predicted:
-    """A run that a law was not fitted to: its parameters, tokens and loss, and the loss that the law gives it."""
-
-    name: str
-    parameters: int
-    tokens: int
-    loss: float
-    predicted: float
-
-
 def above_entropy(
     widths: Mapping[str, Sequence[tuple[int, float]]],
     lines: Mapping[str, Sequence[tuple[float, float]]],
@@ -317,37 +330,6 @@ def above_entropy(
     tokens = [tokens for runs in widths.values() for tokens, _ in runs] + [each.tokens for each in others]
     axes.set_xlim(min(tokens) / 3, max(tokens) * 4)
     axes.legend(frameon=False, fontsize=FONT, loc="lower left")
-    headline(figure).set_text(title)
-    return figure
-
-
-def best_sizes(
-    runs: Sequence[tuple[int, int]],
-    grid: tuple[Sequence[float], Sequence[float], Sequence[Sequence[float]]],
-    best: Sequence[tuple[float, float]],
-    equal: Sequence[Sequence[tuple[float, float]]],
-    title: str,
-) -> Figure:
-    """Draw the plane of parameters and tokens with the law's lines of equal loss, and the best use of compute.
-
-    Args:
-        runs: (parameters, tokens) of what was trained. grid: parameters (n), tokens (m), loss above the floor (n, m).
-        best: (parameters, tokens) with the lowest loss, for growing compute. equal: lines of equal compute.
-    """
-    figure, axes = new_figure(WIDE, 4.3)
-    sizes, tokens, losses = grid
-    axes.set(xscale="log", yscale="log", xlabel="parameters", ylabel="training tokens")
-    levels = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0]
-    lines = axes.contour(sizes, tokens, [list(row) for row in zip(*losses)], levels=levels, colors=SKY)
-    axes.clabel(lines, fmt=lambda level: f"{level:g}", fontsize=FONT - 1, colors=INK)
-    for line in equal:
-        axes.plot(*zip(*line), ":", color=GREY, linewidth=1)
-    axes.plot(*zip(*best), color=RED, linewidth=2.2)
-    axes.plot(*zip(*runs), "o", color=BLUE, markersize=5)
-    axes.annotate(
-        "best use\nof compute", best[-1], (6, 0), textcoords="offset points", va="center", color=RED, fontsize=FONT
-    )
-    axes.set(xlim=(min(sizes), max(sizes)), ylim=(min(tokens), max(tokens)))
     headline(figure).set_text(title)
     return figure
 

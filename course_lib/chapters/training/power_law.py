@@ -1,8 +1,8 @@
 """Chapter 12's law of loss over size and tokens, and the recorded runs that it is fitted to."""
 
 import math
+import statistics
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -13,6 +13,7 @@ from course_lib.config import preset
 from course_lib.counting import count_parameters
 from course_lib.files import ASSETS, read_json
 from course_lib.pretrained import shipped_figures
+from course_lib.tinytown import Tinytown
 
 RECORD = ASSETS / "training.json"
 SCALES = (8, 16, 32)  # d_model: the models that a law is fitted to
@@ -92,26 +93,41 @@ class PowerLaw:
         A, B = (along_x[i, j] / lengths[0][i]).item(), (along_y[i, j] / lengths[1][j]).item()
         return PowerLaw(A, exponents[i].item(), B, exponents[j].item(), floor)
 
-    @staticmethod
-    def drawn_again(runs: Sequence[Run], floor: float, times: int = 400, seed: int = 0) -> "list[PowerLaw]":
-        """Return the laws of so many samples of the runs, each as large as all of them, drawn with replacement.
-
-        Source: Efron 1979, the bootstrap: how far a figure differs among them says how well the runs determine it.
-        """
-        generator, laws = torch.Generator().manual_seed(seed), []
-        for chosen in torch.randint(len(runs), (times, len(runs)), generator=generator).tolist():
-            with suppress(ValueError):  # a sample of one width alone has no law
-                laws.append(PowerLaw.fitted([runs[i] for i in chosen], floor))
-        return laws
-
-    def best_size(self, compute: float) -> tuple[float, float]:
-        """Return (parameters, tokens) with the lowest loss among those that cost 6 · parameters · tokens = compute.
-
-        Source: Hoffmann et al. 2022, eq. 4.
-        """
-        ratio = (self.a * self.A / (self.b * self.B)) ** (1 / (self.a + self.b))
-        parameters = ratio * (compute / 6) ** (self.b / (self.a + self.b))
-        return parameters, compute / 6 / parameters
-
     def __call__(self, parameters: float, tokens: float) -> float:
         return self.floor + self.A * parameters**-self.a + self.B * tokens**-self.b
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A model that a law was not fitted to: its loss, and what the law says it is."""
+
+    name: str
+    parameters: int
+    tokens: int
+    loss: float
+    predicted: float
+
+
+def unseen(law: PowerLaw) -> list[Predicted]:
+    """Return the two models that the law has not seen: one of 64 features, and the one that ships with the course.
+
+    The second was measured on other stories than the runs, so its loss is moved to the floor of the law: what it is
+    above the entropy stays as it is.
+    """
+    _, same, _ = law_runs()
+    wider = Run(same[0].parameters, same[0].tokens, statistics.fmean(run.loss for run in same))
+    shipped = shipped_run()
+    above = shipped.loss - Tinytown().entropy()
+    return [
+        Predicted(name, run.parameters, run.tokens, loss, law(run.parameters, run.tokens))
+        for name, run, loss in (("64 features", wider, wider.loss), ("shipped model", shipped, law.floor + above))
+    ]
+
+
+def by_width(runs: Sequence[Run], law: PowerLaw) -> tuple[dict[str, list], dict[str, list]]:
+    """Return the runs of each width as (tokens, loss), and the law's line for the same width."""
+    points, lines = {}, {}
+    for d_model, n in zip(SCALES, sorted({run.parameters for run in runs})):
+        points[f"d_model {d_model}"] = [(run.tokens, run.loss) for run in runs if run.parameters == n]
+        lines[f"d_model {d_model}"] = [(t, law(n, t)) for t in (60_000 * 2**i for i in range(5))]
+    return points, lines

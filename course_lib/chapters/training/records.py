@@ -149,6 +149,13 @@ class AbilityProbe:
         return loss, right, given
 
 
+def half_correct(name: str, seed: int) -> int | str:
+    """Return the recorded step at which half of an ability's answers are first correct, or "never"."""
+    record = recorded("abilities")
+    found = zip(record["steps"], record[f"seed {seed}"]["right"][name])
+    return next((step for step, share in found if share >= 0.5), "never")
+
+
 def record_abilities(bar: Bar) -> Iterator[dict[str, Any]]:
     """A model of 64 features, probed WATCHED times on its way, three seeds."""
     probe = AbilityProbe()
