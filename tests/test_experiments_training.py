@@ -223,6 +223,14 @@ def test_the_shipped_model_is_counted_as_it_was_trained():
     assert shipped.tokens == 5000 * 24 * 96
 
 
+def test_the_best_size_has_the_lowest_loss_of_its_compute():
+    law = power_law.PowerLaw(A=400.0, a=0.9, B=9000.0, b=0.75, floor=0.65)
+    parameters, tokens = law.best_size(1e12)
+    assert 6 * parameters * tokens == pytest.approx(1e12)
+    others = [law(parameters * share, tokens / share) for share in (0.5, 0.9, 1.1, 2)]
+    assert law(parameters, tokens) < min(others)
+
+
 def test_the_straight_law_of_every_seed_passes_below_the_entropy():
     """So it cannot be asked for the shipped model: its trend has to level off."""
     larger = power_law.shipped_run()

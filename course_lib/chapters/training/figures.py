@@ -334,6 +334,37 @@ def above_entropy(
     return figure
 
 
+def best_sizes(
+    runs: Sequence[tuple[int, int]],
+    grid: tuple[Sequence[float], Sequence[float], Sequence[Sequence[float]]],
+    best: Sequence[tuple[float, float]],
+    equal: Sequence[Sequence[tuple[float, float]]],
+    title: str,
+) -> Figure:
+    """Draw the plane of parameters and tokens with the law's lines of equal loss, and the best use of compute.
+
+    Args:
+        runs: (parameters, tokens) of what was trained. grid: parameters (n), tokens (m), loss above the floor (n, m).
+        best: (parameters, tokens) with the lowest loss, for growing compute. equal: lines of equal compute.
+    """
+    figure, axes = new_figure(WIDE, 4.3)
+    sizes, tokens, losses = grid
+    axes.set(xscale="log", yscale="log", xlabel="parameters", ylabel="training tokens")
+    levels = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0]
+    lines = axes.contour(sizes, tokens, [list(row) for row in zip(*losses)], levels=levels, colors=SKY)
+    axes.clabel(lines, fmt=lambda level: f"{level:g}", fontsize=FONT - 1, colors=INK)
+    for line in equal:
+        axes.plot(*zip(*line), ":", color=GREY, linewidth=1)
+    axes.plot(*zip(*best), color=RED, linewidth=2.2)
+    axes.plot(*zip(*runs), "o", color=BLUE, markersize=5)
+    axes.annotate(
+        "best use\nof compute", best[-1], (6, 0), textcoords="offset points", va="center", color=RED, fontsize=FONT
+    )
+    axes.set(xlim=(min(sizes), max(sizes)), ylim=(min(tokens), max(tokens)))
+    headline(figure).set_text(title)
+    return figure
+
+
 def letters(
     every: int, runs: Mapping[str, tuple[Sequence[float], Sequence[float]]], counting: Mapping[str, float]
 ) -> Figure:

@@ -93,6 +93,15 @@ class PowerLaw:
         A, B = (along_x[i, j] / lengths[0][i]).item(), (along_y[i, j] / lengths[1][j]).item()
         return PowerLaw(A, exponents[i].item(), B, exponents[j].item(), floor)
 
+    def best_size(self, compute: float) -> tuple[float, float]:
+        """Return (parameters, tokens) with the lowest loss among those that cost 6 · parameters · tokens = compute.
+
+        Source: Hoffmann et al. 2022, eq. 4.
+        """
+        ratio = (self.a * self.A / (self.b * self.B)) ** (1 / (self.a + self.b))
+        parameters = ratio * (compute / 6) ** (self.b / (self.a + self.b))
+        return parameters, compute / 6 / parameters
+
     def __call__(self, parameters: float, tokens: float) -> float:
         return self.floor + self.A * parameters**-self.a + self.B * tokens**-self.b
 
@@ -131,3 +140,12 @@ def by_width(runs: Sequence[Run], law: PowerLaw) -> tuple[dict[str, list], dict[
         points[f"d_model {d_model}"] = [(run.tokens, run.loss) for run in runs if run.parameters == n]
         lines[f"d_model {d_model}"] = [(t, law(n, t)) for t in (60_000 * 2**i for i in range(5))]
     return points, lines
+
+
+Plane = tuple[list[float], list[float], list[list[float]]]
+
+
+def plane(law: PowerLaw) -> Plane:
+    """Return parameters (n), tokens (m), and what the law says for each pair, above its floor (n, m): for a map."""
+    sizes, tokens = ([10 ** (low + i / 12) for i in range(12 * 4)] for low in (3, 4.5))
+    return sizes, tokens, [[law(n, t) - law.floor for t in tokens] for n in sizes]
