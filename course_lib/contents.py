@@ -94,4 +94,6 @@ def readme(text: str, exercises: Path) -> str:
         solve = f"[solve](exercises/{each.notebook})" if (exercises / each.notebook).is_file() else "–"
         read = f"[read](notebooks/{each.notebook})"
         lines.append(f"| {each.number} | {each.title} | {each.promise} | {each.minutes} | {read} | {solve} |")
+    hours = sum(each.minutes for each in CHAPTERS) / 60
+    lines += ["", f"The chapters take about {hours:.0f} hours in all, without the exercises."]
     return before + begin + "\n".join([*lines, "", end]) + after

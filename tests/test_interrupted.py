@@ -146,7 +146,7 @@ def test_start_goes_on_where_it_was_interrupted(monkeypatch, tmp_path, capsys):
     with monkeypatch.context() as broken:
         broken.setattr(handout, "hand", then_interrupt(handout.hand, times=3))
         assert main(["start", "--no-lab", "--folder", str(tmp_path / "my")]) == 130
-    assert said(capsys) == "Interrupted. The files that were copied are kept; the same command goes on with the rest."
+    assert said(capsys) == "Interrupted. The files that were copied are kept; the same command continues with the rest."
     for folder in ("my", "whole"):
         assert main(["start", "--no-lab", "--folder", str(tmp_path / folder)]) == 0
     names = [sorted(path.name for path in (tmp_path / folder).rglob("*.ipynb")) for folder in ("my", "whole")]

@@ -177,7 +177,7 @@ def test_a_notebook_that_joined_sends_guesses_and_mistakes_and_nothing_else(room
     commit(GUESS, "19.5 °C, the plain average of the four")  # before: nobody's business
     join(f"http://{address}/", f" {tally.code.lower()} ")
     said = capsys.readouterr().out
-    assert said.startswith(f"You are in the room at {address}: ")
+    assert said.startswith(f"You are in the room at {address}. ")
     assert said.count("\n") == 1
     commit("attention.rung", "1.2")
     commit("attention.score_size", "It doubles")
@@ -193,7 +193,7 @@ def test_a_notebook_that_joined_sends_guesses_and_mistakes_and_nothing_else(room
     fields = {url.rpartition("/")[2]: set(message) for url, message, _ in sent}
     assert fields == {"join": {"code", "token"}, "vote": {"guess", "answer", "n"}, "mistake": {"exercise", "name"}}
     leave()
-    assert capsys.readouterr().out == "You are in no room.\n"
+    assert capsys.readouterr().out == "You are not in a room.\n"
 
 
 def test_who_joins_again_in_the_same_kernel_is_the_same_learner(room, outside):
@@ -397,7 +397,7 @@ def test_who_is_too_fast_waits_and_nobody_else_does():
         tally.join(tally.code, token(i))
     for n in range(30):
         tally.vote(token(1), GUESS, tally.questions[GUESS].answer, n)
-    with pytest.raises(Refused, match="Too fast"):
+    with pytest.raises(Refused, match="Too many messages"):
         tally.vote(token(1), GUESS, tally.questions[GUESS].answer, 1000)
     tally.vote(token(2), GUESS, tally.questions[GUESS].answer, 1)
     now[0] += 1
@@ -439,7 +439,7 @@ def test_pages_load_nothing_from_elsewhere_and_nothing_is_logged(room, capfd):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["nowhere"], "'nowhere' is none of the course"),
+        (["nowhere"], "'nowhere' is not a chapter of the course"),
         (["--port", "70000"], "port must be between 0 and 65535"),
         (["--out", "README.md"], "README.md is there already and not a room's file"),
         (["--out", "no/such/folder.json"], "--out"),

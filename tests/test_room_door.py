@@ -168,6 +168,6 @@ def test_a_notebook_that_was_sent_away_is_told_to_join_again(capsys):
     seat.tell("guess", GUESS, "another answer")
     seat.tell("guess", GUESS, "another answer")
     assert capsys.readouterr().out == (
-        "The room at 127.0.0.1:1 does not know you any more, so nothing is sent: join again, with the code that is on "
+        "The room at 127.0.0.1:1 no longer knows you, so nothing is sent. Join again with the code that is on "
         "the projector now.\n"
     )

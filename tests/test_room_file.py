@@ -107,7 +107,7 @@ def test_the_same_command_goes_on_with_its_file(visited, tmp_path, capsys):
     for _ in range(3):
         visited(["--out", str(out)], visit)
     said = capsys.readouterr().out
-    assert said.count(f"{out} is there: its counts and its code go on") == 2
+    assert said.count(f"{out} exists. The room continues with its counts and its code") == 2
     assert json.loads(out.read_text("utf-8"))["guesses"] == told(**{VOTE["answer"]: 3})
     assert len(set(codes)) == 1
 
@@ -189,7 +189,7 @@ def test_a_vote_that_cannot_be_written_is_not_acknowledged_and_counts_once_it_ca
     with opened(tally, keep) as address:
         tally.join(tally.code, token(1))
         status, said = ask(address, "vote", json.dumps(VOTE).encode(), token(1))
-        assert (status, "cannot write" in said) == (503, True)
+        assert (status, "cannot save" in said) == (503, True)
         full.clear()
         assert sent(address, "vote", 1, VOTE) == 200
     assert written == [told()]

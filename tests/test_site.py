@@ -206,7 +206,7 @@ def test_a_colab_link_is_there_if_and_only_if_the_project_names_its_address(tmp_
 
 
 def test_a_page_that_names_commands_says_which_python_they_mean(tmp_path):
-    told = "begin them in this way"
+    told = "in another one, write"
     assert told not in pages._run_it("notebooks/04_heads.ipynb", "")
     assert told in pages._run_it("notebooks/04_heads.ipynb", "", commands=True)
 
@@ -272,7 +272,7 @@ def test_the_first_page_has_every_chapter_and_the_glass_model(tmp_path, monkeypa
     assert all(f"(exercises/{path.name})" in text for path in (ROOT / "exercises").glob("*.ipynb"))
     assert '<iframe class="glass" name="glass" src="glass.html"' in text
     assert [path.name for path in (tmp_path / "_extra").iterdir()] == ["glass.html"]
-    assert "in plain English" not in text, "its weights were not fetched"
+    assert "in English" not in text, "its weights were not fetched"
 
 
 def test_a_model_in_english_lies_beside_the_first_page_once_its_weights_are_here(tmp_path, monkeypatch):

@@ -60,7 +60,7 @@
   };
   const present = () => {
     presenter = window.open("", "presenter", "width=900,height=760");
-    if (!presenter) return alert("The browser keeps the presenter's window closed: allow this page to open windows.");
+    if (!presenter) return alert("The browser blocked the presenter's window. Allow this page to open windows.");
     presenter.document.write(`<!doctype html><html lang="en"><meta charset="utf-8"><title>Presenter</title><style>
       body { font: 20px/1.4 system-ui, sans-serif; margin: 20px; color: #1a1a1a; background: #fff }
       header { display: flex; justify-content: space-between; align-items: baseline; border-bottom: 1px solid #bbb }

@@ -120,10 +120,10 @@ def _measure(arguments: argparse.Namespace, chosen: Sequence["Experiment"]) -> i
 
 def _picture() -> str:
     """Draw the README's picture of the claims, once all that it shows are on record; say so."""
-    from course_lib.chapters.claims.widgets import HEADLINES, picture
+    from course_lib.chapters.claims.widgets import FOR_THE_README, picture
     from course_lib.claims import recorded
 
-    return f"; drew {picture()}" if set(HEADLINES) <= recorded().keys() else ""
+    return f"; drew {picture()}" if set(FOR_THE_README) <= recorded().keys() else ""
 
 
 def _to_refresh(found: dict[str, "Finding"]) -> str:

@@ -64,7 +64,9 @@ def run(arguments: argparse.Namespace) -> int:
     for name in wanted:
         if not any(name in (str(chapter.number), chapter.slug) for chapter in CHAPTERS):
             slugs = ", ".join(chapter.slug for chapter in CHAPTERS)
-            raise ValueError(f"CHAPTER {name!r} is none of the course: 0 to {CHAPTERS[-1].number}, or one of {slugs}")
+            raise ValueError(
+                f"CHAPTER {name!r} is not a chapter of the course: choose 0 to {CHAPTERS[-1].number}, or one of {slugs}"
+            )
     if not 0 <= arguments.port <= 65535:
         raise ValueError(f"port must be between 0 and 65535, got {arguments.port}")
     chosen = [chapter for chapter in CHAPTERS if chapter.slug in wanted or str(chapter.number) in wanted]
@@ -73,11 +75,14 @@ def run(arguments: argparse.Namespace) -> int:
         earlier = stack.enter_context(only_room(out)) if out else None
         tally = Tally(chosen or CHAPTERS, earlier=earlier)
         if earlier:
-            print(f"{out} is there: its counts and its code go on, and what was revealed stays so.", file=console)
+            print(
+                f"{out} exists. The room continues with its counts and its code, and revealed answers stay revealed.",
+                file=console,
+            )
         number = until_ended(tally, arguments.host, arguments.port, out, console)
     told = tally.summary()
     votes = sum(sum(counts.values()) for counts in told["guesses"].values())
-    kept = f"kept in {out}, and the same command goes on with it" if out else "not kept"
+    kept = f"kept in {out}, and the same command continues with it" if out else "not kept"
     print(f"\nThe room is closed. Learners: {told['learners']}; votes: {votes}; {kept}.", file=console, flush=True)
     return 128 + number if number else 0
 
@@ -173,16 +178,16 @@ def welcome(code: str, key: str, host: str, port: int, out: Path | None) -> list
     address = f"{f'[{reached}]' if ':' in reached else reached}:{port}"
     lines = [
         f"The room is open: {address}, code {code}",
-        f"  your projector:      http://{address}/projector#{key}  (keep this link to yourself: it can reveal)",
+        f"  your projector:      http://{address}/projector#{key}  (keep this link secret: its page reveals answers)",
         f"  learners' phones:    http://{address}/",
         f'  learners\' notebooks: from course_lib.room import join; join("{address}", "{code}")',
     ]
     if reached.startswith("127.") or reached in ("localhost", "::1"):
         lines.append(
-            "Only this machine can reach it. To open it to your class, in its network: "
+            "Only this machine can reach the room. To open it to your class, in your network: "
             f"python -m course_lib room --host {local_address()}"
         )
-    kept = f"The counts go to {out}." if out else "Nothing is written."
+    kept = f"The counts are saved in {out}." if out else "Nothing is written."
     return [*lines, f"Votes are counted without names and addresses. {kept} Ctrl-C closes the room."]
 
 

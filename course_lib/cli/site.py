@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_at_least_one(processes=arguments.processes)
     root = Path.cwd()
     if not (root / "notebooks").is_dir() or not (root / "web").is_dir():
-        raise ValueError(f"{root} holds no notebooks/ and web/: run this at the top of the course's repository")
+        raise ValueError(f"{root} has no notebooks/ and web/: run this at the top of the course's repository")
     if arguments.elsewhere:
         from course_lib.site.elsewhere import write_elsewhere
 
@@ -55,5 +55,5 @@ def run(arguments: argparse.Namespace) -> int:
     size = sum(path.stat().st_size for path in arguments.out.rglob("*") if path.is_file())
     pages = sum(1 for _ in arguments.out.rglob("*.html"))
     print(f"{arguments.out}: {pages} pages, {size / 1e6:.1f} MB")
-    print("\n".join(wrong) or "every link leads somewhere, and nothing is fetched from another server")
+    print("\n".join(wrong) or "all links work, and nothing is fetched from another server")
     return 1 if wrong else 0

@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"{folder} is a link to {folder.readlink()}: name your folder with --folder, or delete the link"
         )
     folder = folder.expanduser().resolve()
-    arguments.kept = "The files that were copied are kept; the same command goes on with the rest."
+    arguments.kept = "The files that were copied are kept; the same command continues with the rest."
     print("\n".join(news(hand_out(COURSE, folder), folder)))
     if page and not is_released(page):
         print("This chapter is still to come: its page says what is known.")

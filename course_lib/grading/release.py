@@ -207,15 +207,18 @@ def _readme(text: str) -> str:
         )
     commands = [
         "## The commands",
-        "On Windows (PowerShell 7):",
-        f"```\n{windows[0]}\n```",
-        "Where you have cloned the course with git, `.venv/bin/python -m course_lib start --pull` first fetches what "
-        "your teacher has released since. Nothing that you wrote is overwritten.",
+        "If you have cloned the course with git, `.venv/bin/python -m course_lib start --pull` first fetches what your "
+        "teacher has released since. Nothing that you wrote is overwritten.",
         "If something is wrong, `.venv/bin/python -m course_lib doctor` says what it is and how to fix it.",
+        "### Windows",
+        "In PowerShell 7, this command installs the course and opens it:",
+        f"```\n{windows[0]}\n```",
+        "In every other command on this page, write `.venv\\Scripts\\python` instead of `.venv/bin/python`.",
+        "### Linux",
         cuda[0].strip(),
     ]
-    learners = re.sub(r"\s+Tests that need these models [^.]*\.", "", _section(text, "For learners"))
-    parts = [opening, inside, *commands, _section(text, "The chapters"), learners, *licences[-1:]]
+    chapters, learners = _section(text, "The chapters"), _section(text, "For learners")
+    parts = [opening, inside, chapters, *commands, learners, *licences[-1:]]
     return "\n\n".join(parts) + "\n"
 
 

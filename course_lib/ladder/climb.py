@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from course_lib.ladder.rungs import EXERCISES, RECORD, RUNGS, STEPS, Height, Run
 from course_lib.live.attempts import went_wrong
 from course_lib.live.figure import NARROW, as_html, png
 from course_lib.live.page import publish
+from course_lib.live.palette import FONT
 
 PICTURE = RECORD.with_suffix(".png")
 SLUGS = [chapter.slug for chapter in CHAPTERS]
@@ -139,8 +141,15 @@ def ladder() -> Climb:
 def draw_record(path: Path = PICTURE) -> Path:
     """Draw the entire recorded ladder for the README, and return the file."""
     recorded.cache_clear()
-    way = [rung for rung in RUNGS.values() if not rung.aside]
-    write_whole(path, lambda part: part.write_bytes(png(draw(Ladder(way, recorded(), {})))))
+    *way, last = [rung for rung in RUNGS.values() if not rung.aside]
+    heights = recorded()
+    figure = draw(Ladder([*way, replace(last, label="the course's model: wider, trained longer")], heights, {}))
+    first, end = heights[way[0].id], heights[last.id]
+    figure.suptitle(
+        f"The loss falls from {first.mean:.2f} to {end.mean:.2f} nats per token, {end.above:.2f} above the entropy",
+        fontsize=FONT + 1.5, x=0.01, ha="left",
+    )  # fmt: skip
+    write_whole(path, lambda part: part.write_bytes(png(figure)))
     return path
 
 

@@ -93,7 +93,7 @@ class Seat:
         if self.heard == 403 and not self._told:
             self._told = True
             print(
-                f"The room at {self.address} does not know you any more, so nothing is sent: join again, with the code "
+                f"The room at {self.address} no longer knows you, so nothing is sent. Join again with the code "
                 "that is on the projector now."
             )
 
@@ -159,26 +159,26 @@ def join(address: str, code: str) -> None:
     seat.answered.wait(WAIT)
     if seat.answered.is_set() and seat.status != 200:
         seat.leave()
-        print(f"The room at {seat.address} did not let you in: look for address and code on the projector.")
+        print(f"The room at {seat.address} did not let you in: check the address and the code on the projector.")
         return
     if seat.status == 200:
         said = f"You are in the room at {seat.address}"
     elif seat.heard == 429:
-        said = f"Many join the room at {seat.address} just now, and your notebook waits for its turn in the background"
+        said = f"Many learners are joining the room at {seat.address}. Your notebook waits in the background"
     else:
-        said = f"There is no answer from {seat.address} yet; your notebook keeps trying in the background"
+        said = f"There is no answer from {seat.address} yet. Your notebook keeps trying in the background"
     _seats.append(seat)
     record.watchers.append(seat.tell)
     print(
-        f"{said}: the answers that you commit and the names of mistakes that check recognises go there, without your "
-        "name, until leave()."
+        f"{said}. Until leave(), the answers that you commit and the names of mistakes that check recognises are sent "
+        "to the room, without your name."
     )
 
 
 def leave() -> None:
     """Leave the room: from now on nothing is sent, nor what still waits."""
     seat = _go()
-    print(f"You have left the room at {seat.address}: nothing is sent." if seat else "You are in no room.")
+    print(f"You have left the room at {seat.address}: nothing is sent." if seat else "You are not in a room.")
 
 
 def _go() -> Seat | None:

@@ -86,7 +86,9 @@ class Handler(RequestHandler):
         try:
             self.keep()
         except OSError:
-            raise Refused(503, "The teacher's machine cannot write the counts just now; this is sent again.") from None
+            raise Refused(
+                503, "The teacher's machine cannot save the counts at the moment. Your vote will be sent again."
+            ) from None
         self.finish(found)
 
     def log_exception(self, *args: Any) -> None:
@@ -95,13 +97,13 @@ class Handler(RequestHandler):
     def message(self, **fields: type) -> dict[str, Any]:
         """Return what was sent. Refused unless it is JSON with these fields, of these types, and no others."""
         if self.request.headers.get("Content-Type", "").partition(";")[0] != "application/json":
-            raise Refused(415, "A message is JSON.")
+            raise Refused(415, "A message must be JSON.")
         try:
             found = parsed(self.request.body)
         except ValueError:
-            raise Refused(400, "That is no JSON.") from None
+            raise Refused(400, "That is not JSON.") from None
         if not isinstance(found, dict) or {name: type(value) for name, value in found.items()} != fields:
-            raise Refused(422, f"A message here has {' and '.join(fields)}, and nothing else.")
+            raise Refused(422, f"A message here must have {' and '.join(fields)}, and nothing else.")
         return found
 
     @property
@@ -126,7 +128,7 @@ class Learner(Handler):
     def get(self, what: str) -> None:
         """Answer with what a phone shows."""
         if what != "now":
-            raise Refused(405, "This is for messages.")
+            raise Refused(405, "This address takes messages only.")
         self.finish(self.tally.for_learner(self.token))
 
     def post(self, what: str) -> None:
@@ -138,7 +140,7 @@ class Learner(Handler):
         elif what == "mistake":
             self.tally.mistake(self.token, **self.message(exercise=str, name=str))
         else:
-            raise Refused(405, "This is to be read.")
+            raise Refused(405, "This address can only be read.")
         self.answer({})
 
 
@@ -148,7 +150,7 @@ class Teacher(Handler):
     def prepare(self) -> None:
         """Refuse whoever has not the key."""
         if not secrets.compare_digest(self.token.encode("utf-8", "replace"), self.tally.key.encode()):
-            raise Refused(403, "This page is the teacher's: open it by the address that the terminal shows.")
+            raise Refused(403, "This page is the teacher's: open it at the address that the terminal shows.")
 
     def get(self) -> None:
         """Answer with what the projector shows."""
@@ -166,7 +168,7 @@ class Renewed(Teacher):
 
     def get(self) -> None:
         """Refuse."""
-        raise Refused(405, "This is for messages.")
+        raise Refused(405, "This address takes messages only.")
 
     def post(self) -> None:
         """Draw a new code."""

@@ -103,13 +103,13 @@ class Tally:
         trying, so the right one always passes, one learner after the other."""
         given, wanted = letters_of(code).encode("utf-8", "replace"), letters_of(self.code).encode()
         if not secrets.compare_digest(given, wanted):
-            raise Refused(403, "That is not the room's code: it is on the projector.")
+            raise Refused(403, "That is not the room's code. The code is on the projector.")
         if not TOKEN.fullmatch(token):
             raise Refused(422, "A token is 32 hexadecimal digits.")
         if token not in self._paces:
             if len(self._paces) >= MOST_LEARNERS:
-                raise Refused(409, f"The room is full: {MOST_LEARNERS} are in it.")
-            self._joins.require("Many are joining: your turn comes in a moment.")
+                raise Refused(409, f"The room is full: it has {MOST_LEARNERS} learners.")
+            self._joins.require("Many learners are joining. You will be let in soon.")
             self._paces[token] = Pace(30, 5, self._clock)
 
     def vote(self, token: str, guess: str, answer: str, n: int) -> None:
@@ -117,14 +117,14 @@ class Tally:
         self._require_learner(token)
         question = self.questions.get(guess)
         if question is None:
-            raise Refused(404, "This room asks no such guess.")
+            raise Refused(404, "This room has no such guess.")
         if guess in self.revealed:
-            raise Refused(409, "The measurement is shown already: votes on this guess are closed.")
+            raise Refused(409, "The measurement has been shown, so voting on this guess is closed.")
         if len(answer) > LONGEST or not question.accepts(answer) or not 0 <= n < 2**53:
-            raise Refused(422, "That is no answer to this guess: pick an option, or type a number.")
+            raise Refused(422, "That is not an answer to this guess: choose an option, or type a number.")
         if question.number:
             if abs(float(answer)) > LARGEST:
-                raise Refused(422, f"A number up to {LARGEST:g}, please.")
+                raise Refused(422, f"The number must not be larger than {LARGEST:g}.")
             answer = f"{float(answer):.6g}"
         before, _ = self.votes[guess].get(token, (-1, ""))
         if n > before:
@@ -144,15 +144,15 @@ class Tally:
 
     def _require_learner(self, token: str) -> None:
         if token not in self._paces:
-            raise Refused(401, "The room does not know you: join with its code.")
-        self._paces[token].require("Too fast: try again in a second.")
+            raise Refused(401, "The room does not know you. Join with its code.")
+        self._paces[token].require("Too many messages: try again in a second.")
 
     # --- what the teacher does ---
 
     def show(self, guess: str) -> None:
         """Make this the question that the pages show."""
         if guess not in self.questions:
-            raise Refused(404, "This room asks no such guess.")
+            raise Refused(404, "This room has no such guess.")
         self.current = guess
 
     def reveal(self, guess: str) -> None:

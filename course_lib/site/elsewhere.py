@@ -16,8 +16,8 @@ from course_lib.site.pages import GITHUB, repository_of
 
 NOT_THERE = ("jupyterlab", "ipython")  # the service has its own page and kernel, and they stay as they are
 CELL = """\
-# Colab and Kaggle begin with an empty machine: this installs the course from {address},
-# and of the packages that its notebooks need those that are missing, once in each session. Elsewhere it does nothing.
+# Colab and Kaggle begin each session with an empty machine. This cell installs the course from {address}
+# and the packages that its notebooks need and that are missing. If the course is installed, it does nothing.
 import importlib.util
 
 if importlib.util.find_spec("course_lib"):
@@ -27,9 +27,9 @@ else:
     %pip install --quiet {packages}
     importlib.invalidate_caches()
     if importlib.util.find_spec("course_lib"):
-        print("The course is installed. What you write here is not kept: download the notebook, or save a copy.")
+        print("The course is installed. Your work here is not kept: download the notebook, or save a copy.")
     else:
-        print("The course could not be installed: what pip says above tells why.")"""
+        print("The course could not be installed. The messages of pip above say why.")"""
 
 
 def install_cell(root: Path) -> NotebookNode:

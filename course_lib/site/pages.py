@@ -39,8 +39,8 @@ ELSEWHERE = "elsewhere"  # the branch of notebooks that install the course first
 MARKS = re.compile(r"([\\`*_{}\[\]<>$|#~^])")
 LIVE_STILL = re.compile(rf'<div class="{STILL}">.*<img', re.DOTALL)  # a picture that stands in for a widget
 # Above a figure, for the text before it may speak of its controls.
-MOVES = '<p class="aside">Recorded for one slider; in JupyterLab every control of this figure works.</p>'
-STANDS = '<p class="aside">A still; its sliders, menus and buttons work in JupyterLab.</p>'
+MOVES = '<p class="aside">This figure was recorded for one slider. In JupyterLab, all its controls work.</p>'
+STANDS = '<p class="aside">This figure is a still picture. In JupyterLab, its sliders, menus and buttons work.</p>'
 GLASS = re.compile(r"glass\(.*")  # the last line of a cell that shows the glass model
 GLASS_TEXT, GLASS_PART = re.compile(r"\[glass model\] “(.+?)” …"), re.compile(r"Open: ([\w.]+)\.$")
 FRAME = '<iframe class="glass" src="{}glass.html{}" loading="lazy" title="A small trained model, taken apart"></iframe>'
@@ -195,11 +195,12 @@ def _run_it(path: str, repository: str, commands: bool = False) -> str:
     }
     links = (f' · <a href="{address}">Open in {name}</a>' for name, address in places.items())
     link = "".join(links) if repository else ""
-    why = "You solve these in JupyterLab, where each answer is checked at once; open them"
+    why = "Solve these exercises in JupyterLab, where each answer is checked at once. Open the notebook"
     if path.startswith("notebooks/"):
-        why = "This page shows what was computed when the course was made. To run and change it, open it in JupyterLab"
+        why = "The outputs on this page were recorded. To run and change the notebook, open it in JupyterLab"
     command = f"{PYTHON} course_lib start {path}"
-    said = " (commands below are for a terminal there; in another one begin them in this way)" if commands else ""
+    words = f"commands on this page are for its terminal; in another one, write <code>{PYTHON}</code> for python -m"
+    said = f" ({words})" if commands else ""
     return f'<div class="run-it">{why} from your copy of the course: <code>{command}</code>{said}{link}</div>'
 
 
@@ -220,24 +221,24 @@ def claim(experiment: Experiment, finding: Finding) -> str:
     """Return the page of a claim: statement, verdict, what was measured, the control, how to run it."""
     chapter, who = CHAPTERS[experiment.chapter], experiment.source
     figures = ", ".join(map(figure, finding.values))
-    timed = " Times are of the machine on which the course was made; yours will differ." if experiment.timed else ""
+    timed = " The times were measured on the authors’ machine; yours will differ." if experiment.timed else ""
     ours = "" if experiment.verbatim else " The wording of the claim is ours."
     outcomes = "\n".join(f"- **{verdict}**: {literal(when)}" for verdict, when in experiment.outcomes.items())
     sizes = "\n".join(f"- {literal(str(each))}" for each in finding.tried)
-    tried = f"**Tried as well:**\n\n{sizes}\n\n" if sizes else ""
+    tried = f"**Also tried:**\n\n{sizes}\n\n" if sizes else ""
     return f"""# {literal(experiment.stated)}
 
 [{finding.verdict}]{{.verdict}} {literal(finding.because)}
 
 **Measured:** {literal(finding.measured.removesuffix("."))}{experiment.drawn}.{timed}
 
-**Their words:** “{literal(who.quote)}”
+**The author’s words:** “{literal(who.quote)}”
 
 {literal(who.author)}, [{literal(who.title)}](<{who.link}>), {literal(who.place)}.{ours}
 
-**Held equal:** {literal(experiment.control)}
+**Control:** {literal(experiment.control)}
 
-**The outcomes, stated before the run:**
+**Possible outcomes, stated before the run:**
 
 {outcomes}
 
@@ -247,7 +248,7 @@ def claim(experiment: Experiment, finding: Finding) -> str:
 {PYTHON} course_lib claims {experiment.id}
 ```
 
-It belongs to [{chapter.number} · {literal(chapter.title)}](../notebooks/{chapter.notebook}).
+The claim is tested in chapter [{chapter.number} · {literal(chapter.title)}](../notebooks/{chapter.notebook}).
 
 <details><summary>The figures and the code that measures them</summary>
 
@@ -271,7 +272,7 @@ def claims_index(told: list[Experiment], findings: Mapping[str, Finding]) -> str
     lines = [
         "# The claims",
         "",
-        f"{len(told)} sentences that are often said about Transformers, each measured against a control: {counts}.",
+        f"{len(told)} popular claims about Transformers, each tested against a control: {counts}.",
     ]
     for chapter in CHAPTERS:
         own = [each for each in told if each.chapter == chapter.number]
@@ -301,30 +302,30 @@ def first_page(root: Path, folder: Path, large: bool = False) -> str:
         [
             "# Transformers, Measured",
             "",
-            "An interactive course on the Transformer, from token embeddings to sampling. **Most of what it says about "
-            "Transformers you measure yourself, on a laptop, in a minute.** Guess first, run the experiment next to "
-            "its control, and keep your own functions as parts of a model that grows through the course.",
+            "An interactive course on the Transformer, from token embeddings to sampling. **You measure most of what "
+            "it says about Transformers yourself, on a laptop; each measurement takes about a minute.** Guess first, "
+            "run the experiment with its control, and use your own functions in a model that grows through the course.",
             "",
             _top(folder, large),
             "",
-            "Read it here as it is, with its pictures and outputs; begin with "
-            f"[{chapters[0].title}](notebooks/{chapters[0].notebook}). To run, change and be graded, take {copy}. In "
-            "its folder one command, with Python 3.11 or newer, installs it and opens it in JupyterLab (the next day "
-            f"`{PYTHON} course_lib start` alone):",
+            "You can read the course here, with its pictures and outputs. Begin with "
+            f"[{chapters[0].title}](notebooks/{chapters[0].notebook}). To run it, change it and have your answers "
+            f"checked, get {copy}. With Python 3.11 or newer, this command in its folder installs the course and opens "
+            f"it in JupyterLab. The next day, run only `{PYTHON} course_lib start`:",
             "",
             f"```console\n{LEARN.findall((root / 'README.md').read_text(encoding='utf-8'))[0]}\n```",
             "",
             "## The chapters",
             "",
-            "| | chapter | what you will be able to measure | minutes | exercises |",
+            "| | chapter | what it is about | minutes | exercises |",
             "|---|---|---|---|---|",
             *rows,
             "",
-            "## Alongside the chapters",
+            "## For reference",
             "",
-            "- [The claims](claims/index.md): what is often said, with its source, its control and a verdict.",
-            "- [The glossary](notebooks/glossary.md): every term, and where it is defined.",
-            '- <a href="search.html">Search</a> through all of it.',
+            "- [The claims](claims/index.md): popular claims, each with its source, its control and a verdict.",
+            "- [The glossary](notebooks/glossary.md): the terms, and where each is defined.",
+            '- <a href="search.html">Search</a> the whole course.',
             "",
             _toctree("Chapters", [f"notebooks/{Path(each.notebook).stem}" for each in chapters]),
             _toctree("Exercises", exercises),
@@ -347,18 +348,18 @@ def _toctree(caption: str, pages: list[str], hidden: bool = True) -> str:
 
 
 LARGE = "smollm2-135m"  # more than three times the rest of the site, so it is there with --large alone
-MODELS = '<p class="models">In the frame: {}</p>'
+MODELS = '<p class="models">Models for the frame above: {}</p>'
 TINYTOWN = (
-    '<a href="glass.html" target="glass">Tinytown\'s model</a>, 850,000 weights, trained on a small world whose '
-    "entropy is known"
+    '<a href="glass.html" target="glass">Tinytown\'s model</a>, 850,000 weights, trained on a small artificial world '
+    "whose entropy is known"
 )
 IN_ENGLISH = {  # once `python -m course_lib weights NAME` has fetched it: the words of its link, and those after it
     "stories15m": (
-        "a model of 15 million weights that tells children's stories in plain English",
+        "a model of 15 million weights that tells children's stories in English",
         "when you ask for it",
     ),
     LARGE: (
-        "a model of 135 million weights that knows something of the world",
+        "a model of 135 million weights that knows something about the world",
         "when you ask for it, and 0.8 GB of memory: for a laptop, not for a phone",
     ),
 }

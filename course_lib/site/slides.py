@@ -284,7 +284,7 @@ class _Maker:
         claim = find(id)
         self._add(
             f"<blockquote>{html.escape(claim.stated)}</blockquote><p class='who'>{html.escape(claim.by)}, "
-            f"<cite>{html.escape(claim.source.title)}</cite></p><p><b>Held equal:</b> {html.escape(claim.control)}</p>"
+            f"<cite>{html.escape(claim.source.title)}</cite></p><p><b>Control:</b> {html.escape(claim.control)}</p>"
             f'<div class="fragment"><p><b class="verdict">{finding.verdict}</b> {html.escape(finding.because)}</p>'
             f"<p><b>Measured:</b> {html.escape(finding.measured)}</p></div>",
             kind="claim",

@@ -68,7 +68,7 @@ def test_a_kernel_and_a_phone_vote_the_projector_shows_it_and_the_teacher_reveal
     for answer in ("1000 °C, fifty times as much", "19.5 °C, the plain average of the four"):  # a change of mind
         phone.get_by_label(answer).check()
         phone.get_by_role("button", name="Send").click()
-        phone.get_by_text("Sent. You may change it").wait_for()
+        phone.get_by_text("Sent. You can change it").wait_for()
     projector.get_by_text("2 of 2 have voted").wait_for()
     assert projector.locator("#bars .count").all_inner_texts() == [""] * 4  # hidden, so that nobody follows the crowd
     projector.keyboard.press("b")
@@ -104,7 +104,7 @@ def test_a_crowd_at_the_door_waits_and_a_new_code_asks_only_those_that_never_vot
     tally.show(GUESS)
     phones[0].get_by_label(RIGHT).check()
     phones[0].get_by_role("button", name="Send").click()
-    phones[0].get_by_text("Sent. You may change it").wait_for()
+    phones[0].get_by_text("Sent. You can change it").wait_for()
 
     for i in range(364):
         tally._paces[f"{i:032x}"] = tally._joins
@@ -117,7 +117,7 @@ def test_a_crowd_at_the_door_waits_and_a_new_code_asks_only_those_that_never_vot
         projector.get_by_role("button", name="New code").focus()
         projector.keyboard.press("Enter")
         projector.get_by_text(old if answer == "dismiss" else "1 of 1 have voted").wait_for()
-    assert asked == ["Draw a new code? The 365 learners who have not voted yet must join again with it."] * 2
+    assert asked == ["Make a new code? The 365 learners who have not voted yet must join again with it."] * 2
     assert old != tally.code == projector.locator("#code-shown").inner_text()
     assert projector.locator("#seats").is_hidden()
     phones[1].get_by_label("The code on the projector").wait_for()  # it is asked for the new one

@@ -75,7 +75,7 @@ SENTENCE = re.compile(r"(?<=[.)]) (?=[A-Z(])")  # between two sentences
 
 def headlines(rows: Sequence[tuple[str, str, str]], title: str) -> Figure:
     """Draw some claims with what was found: (verdict, claim, finding) for each, in as many whole sentences as fit."""
-    figure, axes = new_figure(WIDE, 0.5 + 0.6 * len(rows))
+    figure, axes = new_figure(WIDE, 0.65 + 0.6 * len(rows))
     for row, (verdict, claim, finding) in enumerate(rows):
         colour, sign = MARKS[verdict]
         axes.plot([0.012], [row], sign, color=colour, markersize=11, markeredgecolor="white")
@@ -87,10 +87,11 @@ def headlines(rows: Sequence[tuple[str, str, str]], title: str) -> Figure:
         axes.axhline(row + 0.5, color=LIGHT, linewidth=0.8)
     for place, (verdict, (colour, sign)) in enumerate(MARKS.items()):
         x = 0.012 + (0.0, 0.13, 0.245, 0.35, 0.52)[place]
-        axes.plot([x], [-0.85], sign, color=colour, markersize=9, markeredgecolor="white")
-        axes.text(x + 0.018, -0.85, verdict, va="center", fontsize=FONT - 1, color=INK)
-    axes.text(0.99, -0.85, "right: the result", ha="right", va="center", fontsize=FONT - 1, color=GREY)
-    axes.set(xlim=(0, 1), ylim=(len(rows) - 0.5, -1.25))
+        axes.plot([x], [-1.1], sign, color=colour, markersize=9, markeredgecolor="white")
+        axes.text(x + 0.018, -1.1, verdict, va="center", fontsize=FONT - 1, color=INK)
+    axes.text(0.035, -0.64, "claim", va="center", fontsize=FONT - 1.5, color=GREY)
+    axes.text(0.48, -0.64, "result", va="center", fontsize=FONT - 1.5, color=GREY)
+    axes.set(xlim=(0, 1), ylim=(len(rows) - 0.5, -1.5))
     axes.axis("off")
     axes.set_title(textwrap.fill(title, 84), loc="left")
     return figure

@@ -47,7 +47,7 @@ async function send() {
   if (vote != state.pending) return;
   if ([0, 401, 429].includes(status) || status >= 500) return say(error); // it is sent with the next look
   state.pending = null;
-  tell(error ?? "Sent. You may change it until the reveal.");
+  tell(error ?? "Sent. You can change it until the answer is revealed.");
 }
 
 function option(text) {
@@ -64,13 +64,13 @@ function show(now) {
     const mine = now.mine ?? "";
     for (const input of fieldset.querySelectorAll("input"))
       if (input.type == "radio") input.checked = input.value == mine; else input.value = mine;
-    tell(mine ? "Sent. You may change it until the reveal." : "");
+    tell(mine ? "Sent. You can change it until the answer is revealed." : "");
   }
   fieldset.disabled = !now.open;
   ballot.querySelector("button").hidden = !now.open;
   if (!now.open && measured.dataset.of != now.id) {
     measured.replaceChildren(make("strong", {}, `Measured: ${now.answer}`), make("div", { innerHTML: now.reason }));
-    tell(now.mine === null ? "Votes are closed." : `Your guess: ${now.mine} ${now.unit ?? ""}`);
+    tell(now.mine === null ? "Voting is closed." : `Your guess: ${now.mine} ${now.unit ?? ""}`);
   }
   measured.dataset.of = now.open ? "" : now.id;
   measured.hidden = now.open;

@@ -43,7 +43,7 @@ function show(now) {
   $("measured").hidden = now.open;
   if (!now.open && (before?.id != now.id || before.open)) {
     document.body.classList.remove("blind");
-    const share = now.votes ? ` ${now.right} of ${now.votes} said so.` : "";
+    const share = now.votes ? ` ${now.right} of ${now.votes} guessed this.` : "";
     $("measured").replaceChildren(make("strong", {}, `Measured: ${now.answer}.`), share, make("div", { innerHTML: now.reason }));
     $("measured").scrollIntoView({ block: "nearest" });
   }
@@ -57,7 +57,7 @@ function showMistakes({ mistakes, learners }) {
   const parts = mistakes.map(({ exercise, title, names }) => make("section", {},
     make("h2", {}, `${title} `, make("code", {}, exercise)),
     make("ol", {}, ...names.map(([name, count]) => row(name, count, learners, false)))));
-  if (!parts.length) parts.push(make("p", {}, "None has arrived yet."));
+  if (!parts.length) parts.push(make("p", {}, "No mistake has arrived yet."));
   $("mistakes").replaceChildren(make("h1", {}, "The most frequent mistakes"), ...parts);
 }
 
@@ -76,7 +76,7 @@ const does = {
 for (const [id, act] of Object.entries(does)) $(id).onclick = act;
 $("renew").onclick = () => { // by a click or Enter only: no key of its own, since the class has to type what it draws
   const silent = state.now?.silent, who = silent == 1 ? "1 learner who has" : `${silent} learners who have`;
-  if (!silent || confirm(`Draw a new code? The ${who} not voted yet must join again with it.`)) look({}, "code");
+  if (!silent || confirm(`Make a new code? The ${who} not voted yet must join again with it.`)) look({}, "code");
 };
 $("choose").onchange = (event) => {
   look({ guess: event.target.value, reveal: false });
