@@ -11,7 +11,7 @@ import pytest
 from matplotlib.colors import to_rgba
 from sliders import too_wide
 
-from course_lib.chapters.claims import figures
+from course_lib.chapters.claims import figures, own
 from course_lib.chapters.claims.widgets import (
     HEADLINES,
     ClaimsTable,
@@ -289,3 +289,42 @@ def test_the_way_to_a_verdict_marks_the_threshold_and_every_seed():
     np.testing.assert_allclose(ratio, [2.0, 3.0, 2.5])
     assert "3 seeds: 2.00, 3.00, 2.50" in [text.get_text() for text in axes.texts]
     assert "refuted" in [text.get_text() for text in axes.texts]
+
+
+# -------------------------------------------------------------------------------------------------- your own experiment
+def nothing_yet(*_):
+    """
+    confirmed: …
+    refuted: …
+    """
+
+
+def test_the_finished_experiment_lacks_nothing_and_refutes_its_claim(capsys):
+    assert own.still_to_write(own.decide, own.measure, own.control) == []
+    own.try_experiment(own.decide, own.measure, own.control)
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "refuted: it is at least 2 for every seed"
+    assert said[2] == "control: 1.0"
+
+
+def test_an_experiment_is_told_what_it_lacks_part_by_part(capsys):
+    own.try_experiment(nothing_yet, nothing_yet, nothing_yet)
+    said = capsys.readouterr().out
+    assert [line.partition(":")[0] for line in said.splitlines()] == [
+        "still to write", "- the docstring of decide", "- measure", "- control"
+    ]  # fmt: skip
+
+
+def always(largest):
+    """
+    confirmed: below 2
+    refuted: from 2 on
+    """
+    return "confirmed"
+
+
+def test_an_experiment_that_cannot_fail_or_ignores_its_seed_is_not_finished():
+    (said,) = own.still_to_write(always, own.measure, own.control)
+    assert said.startswith("decide:")
+    (said,) = own.still_to_write(own.decide, lambda seed: 3.0, own.control)
+    assert "generator" in said

@@ -20,10 +20,12 @@ from course_lib.chapters.your_gpt.workshop import (
     load,
     parity,
     still_lent,
+    tensors_after_a_fault,
     to_library,
 )
 from course_lib.config import TransformerConfig
 from course_lib.gpt import DecoderOnly
+from course_lib.ladder import rungs
 from course_lib.ladder.rungs import Height
 from course_lib.pretrained import from_hf_state_dict
 from course_lib.tinytown import Batches
@@ -289,6 +291,21 @@ def test_the_record_lies_between_the_grammar_and_guessing():
     kept = records.recorded()
     assert kept["tinytown"]["grammar"] < kept["tinytown"]["nats"] < 1
     assert kept["letters"]["held_out"] < math.log(kept["letters"]["kinds"]) / 2
+
+
+def test_the_same_model_with_rope_is_between_the_rung_with_four_blocks_and_the_file():
+    file, rope = records.recorded_heights().values()
+    assert 0.05 < rope.above < 0.15 < file.above, "the guess has these ranges"
+    assert rungs.recorded()["four"].above < 0.05
+
+
+def test_a_missing_residual_changes_every_later_tensor_and_is_removed_again():
+    model, ids = DecoderOnly(SMALL).eval(), torch.tensor([[1, 2, 3]])
+    before = model(ids)
+    later, differ = tensors_after_a_fault(model, ids)
+    assert later[0] == "blocks.0"
+    assert later == differ
+    assert torch.equal(model(ids), before)
 
 
 def test_your_rungs_stand_on_the_ladder_as_honest_ones_and_the_letters_are_drawn_as_given():

@@ -45,17 +45,17 @@ def way_to_a_verdict(
         return 7.4 * value / most
 
     axes.text(0, 1.87, f"measured: {unit}", fontsize=FONT, color=GREY)
-    for low, high, word in ((0, at, "confirmed"), (at, most, "refuted")):
+    for low, high in ((0, at), (at, most)):
         axes.fill_between([x(low), x(high)], 0.75, 1.55, facecolor="white" if low else LIGHT, edgecolor=GREY)
-        axes.text((x(low) + x(high)) / 2, 1.42, word, ha="center", va="center", fontsize=FONT - 1, color=INK)
+    axes.text((x(at) + x(most)) / 2, 1.42, "refuted", ha="center", va="center", fontsize=FONT - 1, color=INK)
     axes.plot([x(at)] * 2, [0.65, 1.65], color=INK, linewidth=2)
-    axes.text(x(at), 0.6, f"{at:g}", ha="center", va="top", fontsize=FONT, color=INK)
+    axes.text(0, 0.6, f"confirmed up to {at:g}", va="top", fontsize=FONT, color=INK)  # its box may be too narrow
     axes.plot(
         [x(value) for value in values], [1.0] * len(values), "o", color=RED, markersize=11, markeredgecolor="white"
     )
     axes.text(x(min(values)), 0.6, f"{len(values)} seeds: {_list(values)}", va="top", fontsize=FONT, color=INK)
     axes.plot([x(beside)], [1.0], "D", color=BLUE, markersize=9, markeredgecolor="white", clip_on=False)
-    axes.text(x(beside) + 0.15, 1.0, "control", va="center", fontsize=FONT - 1, color=INK)
+    axes.text(max(x(beside) + 0.15, x(at) + 0.1), 1.0, "control", va="center", fontsize=FONT - 1, color=INK)
     axes.annotate("", (8.3, 1.15), (7.6, 1.15), arrowprops=arrow)
     colour, sign = MARKS[verdict]
     axes.plot([8.55], [1.15], sign, color=colour, markersize=13)

@@ -44,18 +44,18 @@ class CardFigure(LiveFigure):
         return as_html(self._image.value, self.figure, self.text, f"<div>{html.escape(self.also_text)}</div>")
 
 
-def claim_explorer(findings: Mapping[str, Finding]) -> CardFigure:
+def claim_explorer(findings: Mapping[str, Finding], first: str = "") -> CardFigure:
     """Show a list of all claims, in the order of the course; the chosen one with its source, test, measurement and
     verdict.
 
-    findings: id of an experiment -> what it found, such as `recorded()`.
+    findings: id of an experiment -> what it found, such as `recorded()`. first: the id that is chosen at first.
     Errors: ValueError if there is none, or an id is unknown.
     """
     if not findings:
         raise ValueError("findings must hold at least one: give recorded()")
     experiments = {id: find(id) for id in findings}
     options = {f"{each.chapter} · {each.claim}": id for id, each in experiments.items()}
-    chosen = dropdown("claim", options, next(iter(findings)))
+    chosen = dropdown("claim", options, first or next(iter(findings)))
     chosen.layout = widgets.Layout(width="820px", max_width="98%")
 
     def draw(claim: str):
@@ -92,7 +92,7 @@ class ClaimsTable(widgets.VBox):
         self.chapter = dropdown(
             "chapter", {"all": 0} | {f"{number} · {TITLES[number]}": number for number in numbers}, 0
         )
-        self.words = widgets.Text(description="search", placeholder="words of claim, source or figure")
+        self.words = widgets.Text(description="search", placeholder="words of claim or source")
         controls = [self.verdict, self.chapter, self.words]
         self._list = widgets.HTML()
         for control, width in zip(controls, ("200px", "290px", "300px")):
@@ -138,7 +138,7 @@ class ClaimsTable(widgets.VBox):
     def still(self) -> str:
         """Show the same as HTML that needs no kernel: the short list, and the whole one folded."""
         everything = _entries(self.findings, self.findings)
-        short = _entries(self.findings, [id for id in HEADLINES if id in self.findings])
+        short = _entries(self.findings, [id for id in HEADLINES if id in self.findings], brief=True)
         folded = f"<details><summary>All {len(self.findings)} claims</summary>{everything}</details>"
         return f"<div>{self._counted}. Twelve of them:</div>{short}{folded}"
 
@@ -156,8 +156,11 @@ def _searched(id: str, found: Finding) -> str:
     return f"{id} {each.claim} {each.source} {found.measured} {found.because}".casefold()
 
 
-def _entries(findings: Mapping[str, Finding], chosen: Iterable[str]) -> str:
-    """Show the chosen claims as a table: verdict, claim and who says it, what was measured, could it have failed?"""
+def _entries(findings: Mapping[str, Finding], chosen: Iterable[str], brief: bool = False) -> str:
+    """Show the chosen claims as a table: verdict, claim and who says it, what was measured, could it have failed?
+
+    brief: without the measured numbers, which are hard to read outside their chapter.
+    """
     rows = []
     for id in chosen:
         each, found = find(id), findings[id]
@@ -168,17 +171,18 @@ def _entries(findings: Mapping[str, Finding], chosen: Iterable[str]) -> str:
         cells = (
             f"{SIGNS[found.verdict]} {found.verdict}",
             f"<b>{said}</b> ({author}; {where})",
-            f"{measured.removesuffix('.')}. {because}",
+            because if brief else f"{measured.removesuffix('.')}. {because}",
             could_have_failed(each),
         )
         rows.append("<tr>" + "".join(f'<td style="{CELL}">{cell}</td>' for cell in cells) + "</tr>")
-    head = "".join(f'<th scope="col" style="{CELL}">{name}</th>' for name in COLUMNS)
+    head = "".join(f'<th scope="col" style="{CELL}">{name}</th>' for name in (BRIEF if brief else COLUMNS))
     return (
         f'<table style="border-collapse:collapse"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
     )
 
 
 COLUMNS = ("verdict", "claim", "measured", "could it have failed?")
+BRIEF = ("verdict", "claim", "reason", "could it have failed?")
 CELL = "text-align:left;vertical-align:top;padding:.3em .6em;border-bottom:1px solid #d0d7de"
 
 

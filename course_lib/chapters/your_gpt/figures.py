@@ -74,10 +74,10 @@ def letters_curve(losses: Sequence[float], held_out: float, guessing: float, eve
     axes.axhline(guessing, color=GREY, linestyle=":")
     axes.axhline(held_out, color=ORANGE, linestyle="--")
     axes.text(steps[-1], guessing, "guessing", ha="right", va="bottom", fontsize=FONT, color=INK)
-    said = "on held-out letters, at the end"
+    said = "held-out letters, at the end"
     axes.text(steps[-1], held_out, said, ha="right", va="bottom", fontsize=FONT, color=INK)
     axes.set(xlabel="step", ylabel="loss (nats per letter)", xlim=(0, steps[-1]), ylim=(0, guessing + 0.5))
     headline(figure).set_text(
-        f"{steps[-1]:,} steps bring the loss to {held_out:.2f} nats; the entropy of this text is not known"
+        f"After {steps[-1]:,} steps: {held_out:.2f} nats per held-out letter; the entropy of this text is not known"
     )
     return figure

@@ -6,17 +6,17 @@ python -m course_lib.chapters.your_gpt.records my/notebooks/my_gpt.py    trains 
 import argparse
 import sys
 import time
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
 
-from course_lib.chapters.your_gpt.workshop import learn, load, parity
+from course_lib.chapters.your_gpt.workshop import LENT, learn, load, parity
 from course_lib.claims.tinytown import HELD_OUT_SEED
 from course_lib.config import TransformerConfig
 from course_lib.files import ASSETS, read_json, save_json
-from course_lib.gpt import evaluating
-from course_lib.ladder.rungs import BATCH, HELD_OUT, STEPS
+from course_lib.gpt import DecoderOnly, evaluating
+from course_lib.ladder.rungs import BATCH, HELD_OUT, STEPS, Height
 from course_lib.pretrained import load_text
 from course_lib.tinytown import Batches, Tinytown, WordTokenizer, encode_stories
 from course_lib.training import story_losses
@@ -29,8 +29,14 @@ STORIES_A_STEP = 8  # as many new ones as the ladder's rungs see
 def tinytown_gpt(my_gpt: ModuleType, seed: int = 0) -> Any:
     """Return your model at the size of chapter 17, not trained."""
     torch.manual_seed(seed)
-    config = TransformerConfig(vocab_size=len(WordTokenizer()), d_model=64, n_heads=4, n_layers=4, max_seq_len=96)
-    return my_gpt.MyGPT(config)
+    return my_gpt.MyGPT(tinytown_config())
+
+
+def tinytown_config(positions: str = "learned") -> TransformerConfig:
+    """Return the size of the model of chapter 17."""
+    return TransformerConfig(
+        vocab_size=len(WordTokenizer()), d_model=64, n_heads=4, n_layers=4, max_seq_len=96, positions=positions
+    )
 
 
 def tinytown_batches(steps: int, seed: int = 0) -> Batches:
@@ -46,6 +52,25 @@ def height(model: Any, n_stories: int = HELD_OUT) -> tuple[float, float]:
     stories = town.sample(n_stories)
     nats, tokens = story_losses(model, [tokenizer.encode(story) for story in stories])
     return (nats.sum() / tokens.sum()).item(), -sum(map(town.log_prob, stories)) / tokens.sum().item()
+
+
+def with_rope(seed: int = 0) -> float:
+    """Train the library's model of this size with RoPE on the same batches; return its loss on the held-out stories."""
+    torch.manual_seed(seed)
+    model = DecoderOnly(tinytown_config("rope"))
+    library = SimpleNamespace(training_step=lambda *given: LENT["step"](*given, 1.0))
+    learn(library, model, tinytown_batches(STEPS), STEPS)
+    return height(model)[0]
+
+
+def recorded_heights() -> dict[str, Height]:
+    """Return what is on record for the figure: a completed my_gpt.py, and the library's model with RoPE instead."""
+    kept = recorded()
+    steps, grammar = kept["tinytown"]["steps"], kept["tinytown"]["grammar"]
+    return {
+        f"complete my_gpt.py, {steps:,} steps": Height((kept["tinytown"]["nats"],), grammar),
+        f"the library's with RoPE, {steps:,} steps": Height((kept["rope"]["nats"],), grammar),
+    }
 
 
 # ----------------------------------------------------------------------------------------------------- a second text
@@ -83,7 +108,7 @@ def learn_letters(
 
 # ---------------------------------------------------------------------------------------------------------- the record
 def recorded() -> dict[str, Any]:
-    """Return what is kept: "tinytown" and "letters"."""
+    """Return what is kept: "tinytown", "rope" and "letters"."""
     return read_json(RECORD)
 
 
@@ -121,6 +146,7 @@ def main(argv: list[str] | None = None) -> int:
     print(f"Tiny Shakespeare: {found['letters']['held_out']} nats per letter, in {time.monotonic() - began:.0f} s")
     print(found["letters"]["sample"])
     if arguments.record:
+        found["rope"] = {"nats": round(with_rope(), 4)}
         save_json(RECORD, found)
     else:
         kept = recorded()

@@ -30,6 +30,7 @@ from course_lib.grading.answers import mine
 from course_lib.ladder.model import PARTS as LADDER_PARTS
 from course_lib.ladder.rungs import EXERCISES as RUNG_EXERCISES
 from course_lib.sampling import sample_next_token
+from course_lib.trace import evaluating, trace
 from course_lib.training import TrainingDiverged, learning_rate, make_optimizer
 
 SKELETON = ASSETS / "my_gpt.txt"
@@ -102,7 +103,7 @@ def parts() -> Parts:
 
 
 def begin(folder: str | Path = ".") -> Path:
-    """Write my_gpt.py into a folder from the skeleton, and return its path. A file that is there is left alone."""
+    """Write my_gpt.py into a folder from the skeleton, and return its path. A file that is there is not changed."""
     path = Path(folder) / "my_gpt.py"
     with suppress(FileExistsError), path.open("x", encoding="utf-8") as file:
         file.write(SKELETON.read_text(encoding="utf-8"))
@@ -364,6 +365,39 @@ def _differs(stage: str, name: str, got: Any, right: Tensor) -> Difference | Non
     largest = (got.double() - right.double()).abs().max().item()
     # Written so that NaN differs.
     return None if largest <= TOLERANCE else Difference(stage, name, largest)
+
+
+def tensors_after_a_fault(model: DecoderOnly, ids: Tensor) -> tuple[list[str], list[str]]:
+    """Let block 0 return F(x) instead of x + F(x). Return the names of all tensors from its output on, in the order of
+    the computation, and of those that differ by more than 1e-5.
+    """
+
+    def tensors() -> dict[str, Tensor]:
+        with evaluating(model), trace(model) as seen:
+            model(ids)
+        return dict(seen)
+
+    right = tensors()
+    fault = model.blocks[0].register_forward_hook(lambda block, inputs, output: output - inputs[0])
+    wrong = tensors()
+    fault.remove()
+    later = list(right)[list(right).index("blocks.0") :]
+    return later, [name for name in later if (wrong[name] - right[name]).abs().max() > TOLERANCE]
+
+
+def random_gpt2(activation: str) -> Any:
+    """Return the GPT-2 of Hugging Face's `transformers`, small, with random weights and this GELU: "gelu", the exact
+    form, or "gelu_new", GPT-2's own.
+    """
+    from transformers import GPT2Config, GPT2LMHeadModel  # takes seconds
+
+    size = {"vocab_size": 101, "n_positions": 32, "n_embd": 48, "n_head": 4, "n_layer": 3}
+    ends = {"bos_token_id": None, "eos_token_id": None}
+    model = GPT2LMHeadModel(GPT2Config(**size, **ends, activation_function=activation)).eval()
+    generator = torch.Generator().manual_seed(0)
+    for weight in model.parameters():
+        nn.init.normal_(weight, std=0.15, generator=generator)
+    return model
 
 
 def learn(

@@ -1,0 +1,84 @@
+"""An experiment of your own: what is still missing in it, what it finds, and a finished one."""
+
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from course_lib.claims import VERDICTS
+
+SEEDS = range(5)
+# 100 times the largest weight, for each seed: with uniform weights, and with one weight of 1.
+LEAST, MOST = [1.0] * len(SEEDS), [100.0] * len(SEEDS)
+
+
+def try_experiment(decide: Callable[..., Any], measure: Callable[[int], Any], control: Callable[[], Any]) -> None:
+    """Print what is still to be written, or else the verdict, the measured numbers and the control.
+
+    decide: the numbers of all seeds -> a verdict; its docstring states the outcomes. measure: a seed -> a number.
+    control: the same number where the answer is known.
+    """
+    if missing := still_to_write(decide, measure, control):
+        print("still to write:", *(f"- {each}" for each in missing), sep="\n")
+        return
+    values = [float(measure(seed)) for seed in SEEDS]
+    verdict = decide(values)
+    print(f"{verdict}: {outcomes(decide)[verdict]}")
+    print(f"measured, for each seed: {', '.join(f'{value:.1f}' for value in values)}")
+    print(f"control: {float(control()):.1f}")
+
+
+def still_to_write(decide: Callable[..., Any], measure: Callable[[int], Any], control: Callable[[], Any]) -> list[str]:
+    """Return what the experiment still needs, in the order in which it should be written."""
+    missing = []
+    stated = outcomes(decide)
+    if len(stated) < 2:
+        missing.append("the docstring of decide: at least two outcomes, each with a threshold")
+    elif len({decide(LEAST), decide(MOST)} & stated.keys()) < 2:
+        missing.append("decide: return one of its outcomes if each weight is 1/100, and another if one weight is 1")
+    values = [_number(measure, seed) for seed in (*SEEDS, SEEDS[0])]
+    if None in values:
+        missing.append("measure: return a number for each seed")
+    elif values[0] != values[-1] or len({*values}) < 2:
+        missing.append("measure: sample with the generator, so that each seed has its own number, the same every time")
+    if _number(control) is None:
+        missing.append("control: return the same number for scores for which you know it")
+    return missing
+
+
+def outcomes(decide: Callable[..., Any]) -> dict[str, str]:
+    """Return verdict -> when it is given, as the docstring states it; without the lines that are still empty."""
+    stated = re.findall(rf"^({'|'.join(VERDICTS)}): (.*\w.*)$", inspect.getdoc(decide) or "", flags=re.MULTILINE)
+    return dict(stated)
+
+
+def _number(function: Callable[..., Any], *given: Any) -> float | None:
+    found = function(*given)
+    return None if found is None or found is ... else float(found)
+
+
+# --------------------------------------------------------------------------------------------------- a finished one
+def decide(largest: Sequence[float]) -> str:
+    """Judge by the largest weight of each seed, times 100.
+
+    confirmed: it is below 2 for every seed
+    depends: it is below 2 for some seeds
+    refuted: it is at least 2 for every seed
+    """
+    if max(largest) < 2:
+        return "confirmed"
+    return "refuted" if min(largest) >= 2 else "depends"
+
+
+def measure(seed: int) -> float:
+    """Return the largest of 100 weights, times 100."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randn(100, generator=generator)
+    return 100 * scores.softmax(dim=0).max().item()
+
+
+def control() -> float:
+    """Return the same number for 100 equal scores."""
+    return 100 * torch.zeros(100).softmax(dim=0).max().item()
