@@ -97,7 +97,7 @@ def test_llama_7b_has_8_d_squared_in_its_feed_forward_layer_from_three_matrices_
     config = PRESETS["llama-7b"]
     assert config.d_ff / config.d_model == pytest.approx(2.7, abs=0.02)
     assert 3 * config.d_ff / config.d_model == pytest.approx(8, abs=0.1)
-    assert "three of 2.7 d" in find("counting.twice_attention")().because
+    assert "8 d² in feed-forward layers" in find("counting.twice_attention")().because
 
 
 def test_counts_of_built_models_need_no_memory():

@@ -24,7 +24,7 @@ def test_every_model_of_a_comparison_is_cut_into_its_own_shares():
         assert [next(bars).get_width() for _ in parts] == pytest.approx([value / total for value in parts.values()])
         assert figures.short(total) in texts
     parts, total = built_components(PRESETS["gpt2"])
-    assert f"{figures.percent(parts['feed-forward'] / total)} of gpt2" in figure.axes[0].get_title(loc="left")
+    assert f"{figures.percent(parts['token embedding'] / total)} of gpt2" in figure.axes[0].get_title(loc="left")
     assert overlapping_or_outside(figure) == []
 
 

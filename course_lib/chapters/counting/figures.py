@@ -224,12 +224,14 @@ class EmbeddingShare(Drawing):
         axes.text(WIDTHS[-1], 0.51, "half ", color=GREY, ha="right", fontsize=SMALL)
         styles = {"token tables": (BLUE, "-"), "attention": (ORANGE, "--"), "feed-forward": (GREEN, "-.")}
         side: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "clip_on": False}
-        self.lines, self.dots, self.labels, self.leaders = {}, {}, {}, {}
+        self.lines, self.dots, self.labels, self.leaders, self.values = {}, {}, {}, {}, {}
+        white: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.85}
         for name, (colour, style) in styles.items():
             self.lines[name] = axes.plot(WIDTHS, [0] * len(WIDTHS), style, color=colour, linewidth=2.2)[0]
             self.dots[name] = axes.plot([0], [0], "o", color=colour, markersize=8, clip_on=False)[0]
             self.labels[name] = axes.text(1.04, 0, "", color=INK, va="center", fontsize=FONT, **side)
             self.leaders[name] = axes.plot([1, 1.035], [0, 0], color=colour, linewidth=1.2, **side)[0]
+            self.values[name] = axes.text(0, 0, "", color=INK, va="center", fontsize=SMALL, bbox=white, zorder=5)
         self.here = axes.axvline(self.d_model, color=INK, linewidth=1)
         self.headline = axes.set_title("", loc="left", fontsize=TITLE, x=-0.09, pad=12)
         return figure
@@ -241,10 +243,14 @@ class EmbeddingShare(Drawing):
         )
         at_the_end = curves[-1]
         heights = dict(zip(at_the_end, spread(list(at_the_end.values()), 0.16)))
+        at_the_mark = dict(zip(here, spread(list(here.values()), 0.11)))
+        right = self.d_model > WIDTHS[len(WIDTHS) // 2]  # then the numbers are on the left of the mark
         for name in self.lines:
             self.lines[name].set_ydata([shares[name] for shares in curves])
             self.dots[name].set_data([self.d_model], [here[name]])
-            self.labels[name].set_text(f"{name}\n{percent(here[name])} at the mark")
+            self.labels[name].set_text(name)
+            self.values[name].set(text=percent(here[name]), x=self.d_model * (0.94 if right else 1.065))
+            self.values[name].set(y=at_the_mark[name], ha="right" if right else "left")
             self.labels[name].set_y(heights[name])
             self.leaders[name].set_ydata([at_the_end[name], heights[name]])  # from the end of the curve to its label
         self.here.set_xdata([self.d_model, self.d_model])
@@ -295,13 +301,22 @@ def model_shares(counts: Mapping[str, ParameterCount]) -> Figure:
             start += share
         axes.text(1.01, row, short(count.total), va="center", fontsize=FONT, weight="bold")
     (name, first), *_, (last_name, last) = counts.items()
-    axes.set_title(
-        "The feed-forward layers make up "
-        f"{percent(first.by_component['feed-forward'] / first.total)} of {name} and "
-        f"{percent(last.by_component['feed-forward'] / last.total)} of {last_name}",
-        loc="left",
-    )
+    of_first, of_last = (percent(three_shares(count)["token tables"]) for count in (first, last))
+    axes.set_title(f"The token tables make up {of_first} of {name} and {of_last} of {last_name}", loc="left")
     return figure
+
+
+def model_shares_in_words(counts: Mapping[str, ParameterCount]) -> str:
+    """Return what `model_shares` shows, for readers who do not see it."""
+    parts = {name: three_shares(count) for name, count in counts.items()}
+    lists = {
+        part: ", ".join(f"{percent(shares[part])} of {name}" for name, shares in parts.items())
+        for part in ("token tables", "feed-forward")
+    }
+    return (
+        "The parts of several models as bars of equal length. The token tables, with the output head, make up "
+        f"{lists['token tables']}; the feed-forward layers {lists['feed-forward']}."
+    )
 
 
 def towers(models: Mapping[str, TransformerConfig]) -> Figure:

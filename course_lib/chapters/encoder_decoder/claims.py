@@ -177,13 +177,13 @@ def alignment(size: Size) -> Measurement:
     pairs = TinytownPairs(HELD_OUT_SEED)
     same = [i == j for english, _ in pairs.sample(200) for i, j in pairs.alignment(english)]
     return Measurement(
-        measured=f"The best head of the shipped translator looks most at the translated word for {aligned[0]:.0%} of "
-        f"the French words ({by_kind}); in three more translators it is {_tenths(aligned[1:])}. The word at the same "
-        f"position would be right for {statistics.fmean(same):.0%}.",
+        measured=f"The best head of the course's translator looks most at the translated word for {aligned[0]:.0%} "
+        f"of the French words ({by_kind}); in three more translators it is {_tenths(aligned[1:])}. The word at the "
+        f"same position would be right for {statistics.fmean(same):.0%}.",
         values=aligned,
         figures={"aligned": aligned},
-        because="It depends on the word and on the training run. An auxiliary (a, ont) often has no English word to "
-        "look at, and in some runs two heads share the work.",
+        because="It depends on the word and on the training run. An auxiliary (a, ont) often has no separate "
+        "English word, and in some runs two heads share the work.",
     )
 
 
@@ -261,14 +261,14 @@ def heads(size: Size) -> Measurement:
     models = [model for _, model in trained_translators(size.steps(STEPS)).results]
     lost = [lost_without_heads(model, tokenizer) for model in models]
     said = (
-        f"{kind}, {_tenths([each[kind][0] for each in lost])} without one head and "
-        f"{_tenths([each[kind][1] for each in lost])} without all"
+        f"{kind.capitalize()}: {_tenths([each[kind][0] for each in lost])} without one head, "
+        f"{_tenths([each[kind][1] for each in lost])} without all."
         for kind in ATTENTIONS
     )
     between = [each["between the two"][0] for each in lost]
     of_self = [[each[kind] for kind in ("encoder", "decoder")] for each in lost]
     return Measurement(
-        measured=f"Correct words that go wrong in three translators: {'; '.join(said)}.",
+        measured=f"Correct words that go wrong in three translators. {' '.join(said)}",
         values=between,
         figures={
             "between": between,
@@ -388,7 +388,7 @@ def padding(size: Size) -> Measurement:
             "causal": causal,
         },
         because="It depends on the training and on the attention. A translator that always had the mask needs it. One "
-        "that was trained without it ignores the padding, and a causal decoder does not see what comes later.",
+        "that was trained without a mask ignores the padding, and a causal decoder does not see what comes later.",
     )  # fmt: skip
 
 
@@ -525,8 +525,7 @@ def both_sides(size: Size) -> Measurement:
         values=[one - other for one, other in zip(both, left)],
         figures={"both": list(both), "left": list(left), "scored": list(scored)},
         because="It depends on how the decoder is asked. The words after a blank often decide it. A decoder can use "
-        "them, at a pass per candidate; after four times the steps the encoder has caught up with it, and both are as "
-        "often right.",
+        "them, with one pass per candidate. After four times the steps the encoder has caught up with this decoder.",
     )
 
 
