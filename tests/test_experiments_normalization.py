@@ -188,20 +188,6 @@ def test_the_larger_table_is_ten_times_as_large_and_has_no_norms():
     assert not [name for name, _ in seen[1].named_parameters() if "norm" in name]
 
 
-def test_tokens_become_alike_in_untrained_post_norm_blocks():
-    (post, post_sizes), (pre, pre_sizes) = (claims.alike(norm) for norm in ("post", "pre"))
-    assert post[-1] > 0.95 > 0.1 > abs(post[0])
-    assert pre[-1] < post[-1] - 0.3
-    assert post_sizes[-1] > 1.5 * post_sizes[0], "alike tokens do not cancel in the mean that attention takes"
-    assert pre_sizes[-1] < pre_sizes[0]
-
-
-def test_the_mean_cosine_is_that_of_all_pairs():
-    x = torch.randn(4, 6)
-    pairs = [torch.cosine_similarity(x[i], x[j], dim=0) for i in range(4) for j in range(4) if i != j]
-    assert claims.mean_cosine(x) == pytest.approx(sum(pairs).item() / 12, abs=1e-6)
-
-
 def test_norms_are_left_out_everywhere():
     seen = []
     train_on_letters(0, steps=1, prepare=lambda model: (claims.leave_norms_out(model), seen.append(model)))

@@ -124,22 +124,6 @@ def test_the_depth_figure_explodes_only_without_norm():
 
 
 # ------------------------------------------------------------------------------------------------------- static figures
-def test_the_reduced_axes_are_one_tokens_features_and_one_feature_of_all_tokens():
-    x = np.random.default_rng(0).normal(size=(2, 3, 8))
-    figure = figures.reduced_axes(x, [["a", "b", "c"], ["d", "e", "f"]], chosen=(1, 0, 4), shown=6)
-    counted = []
-    for axes in figure.axes:
-        marked = [cell for cell in axes.patches if cell.get_facecolor() != (1, 1, 1, 1)]
-        counted.append(len(marked))
-        written = [text.get_text() for text in axes.texts]
-        assert [text for text in written if text in "abcdef"] == list("abcdef")
-        assert [text for text in written if "." in text and len(text) <= 4] == [f"{v:.1f}" for v in x[..., :6].ravel()]
-    assert counted == [6, 6], "the shown features of one token; feature 4 of six tokens"
-    left, right = (axes.texts[-1].get_text() for axes in figure.axes)
-    assert f"8 numbers: mean {x[1, 0].mean():.2f}, deviation {x[1, 0].std():.2f}" in left
-    assert f"6 numbers: mean {x[..., 4].mean():.2f}, deviation {x[..., 4].std():.2f}" in right
-
-
 def test_static_figures_draw_the_data_they_are_given():
     pair = figures.pre_and_post(np.array([1, 2, 2.5]), np.array([1.0, 1, 1]))
     assert [line.get_ydata().tolist() for line in pair.axes[0].lines][1:] == [[1, 2, 2.5], [1, 1, 1]]

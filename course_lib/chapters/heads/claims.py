@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -643,6 +644,14 @@ def specialise() -> Measurement:
     )
 
 
+def mean_weight_on(
+    weights: Float[Tensor, "B layers H T S"], attended: Bool[Tensor, "B T S"]
+) -> Float[Tensor, "layers H"]:
+    """Return the weight that each head puts on these tokens, on average over the queries that see such a token."""
+    on_them = (weights * attended[:, None, None]).sum(dim=-1)  # (B, layers, H, T)
+    return on_them.sum(dim=(0, -1)) / attended.any(dim=-1).sum()
+
+
 COPIER = (2, 3)  # layer and head of the Tinytown model that copies lists
 
 
@@ -839,6 +848,29 @@ def misquoted_lists(model: AttentionOnly, seed: int, number: int = 100) -> dict[
         "moves": (moved.argmax(dim=-1) == listed[:, 7]).float().mean().item(),
         "carried": (leads[0].sum() / leads[1].sum()).item(),
     }
+
+
+def copier_panels(
+    tinytown: DecoderOnly, tokenizer: WordTokenizer, copier: AttentionOnly
+) -> list[tuple[str, list[str], np.ndarray, int, int]]:
+    """Return two panels of `figures.two_copiers`, one for each model; their texts repeat the third word, then another.
+
+    The text of Tinytown is shown from tom's sentence on.
+    """
+    quoted, listed = draw_misquotes(tokenizer, (2, 0), 1, seed=1)  # (1, T), (1, 3)
+    told = [tokenizer.tokens[id] for id in quoted[0].tolist()][9:]
+    followed, third = (told.index(tokenizer.tokens[word]) for word in listed[0, 1:].tolist())
+    layer, head = COPIER
+    counted = tinytown.attention_weights(quoted)[layer][0, head, -1, 9:]  # (T − 9,)
+
+    drawn = repeated_lists(1, torch.Generator().manual_seed(5))[0][0].unique()[:12]
+    drawn = drawn[torch.randperm(12, generator=torch.Generator().manual_seed(5))]
+    text = torch.cat([drawn, drawn[[2, 6]]])[None]  # (1, 14): then the third and the seventh again
+    looked_up = copier.attention_weights(text)[-1][0, -1]  # (14,)
+    return [
+        (f"Tinytown, head {layer}.{head}", told, counted.numpy(), third, followed),
+        ("random lists, layer 1", [str(id) for id in text[0].tolist()], looked_up.numpy(), 2, 7),
+    ]
 
 
 def induction_verdict(plain_one: list[bool], plain_two: list[bool], smeared_one: list[bool]) -> str:

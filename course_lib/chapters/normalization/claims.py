@@ -90,33 +90,6 @@ def evenness(spreads: Sequence[float]) -> float:
     return math.log(spreads[-1] / spreads[middle]) / math.log(spreads[middle] / spreads[0])
 
 
-def alike(norm: str, seed: int = 0, n_blocks: int = DEPTH) -> tuple[list[float], list[float]]:
-    """Send tokens through untrained blocks: (mean cosine of two tokens, attention's size relative to the stream).
-
-    The cosine is measured before the first block and after each; the relative size in each block.
-    """
-    torch.manual_seed(seed)
-    config = TransformerConfig(vocab_size=2, d_model=64, n_heads=4, n_layers=1, max_seq_len=16, norm_position=norm)
-    x = torch.randn(1, 16, 64)  # (B, T, d_model)
-    cosines, sizes = [mean_cosine(x[0])], []
-    for _ in range(n_blocks):
-        block = TransformerBlock(config)
-        with torch.no_grad():
-            read = block.norm1(x) if norm == "pre" else x
-            sizes.append((block.attention(read, is_causal=True).norm() / x.norm()).item())
-            x = block(x)
-        cosines.append(mean_cosine(x[0]))
-    return cosines, sizes
-
-
-def mean_cosine(x: Float[Tensor, "T d_model"]) -> float:
-    """Return the mean cosine of two different rows."""
-    rows = F.normalize(x, dim=-1)
-    cosines = rows @ rows.T  # (T, T)
-    T = len(x)
-    return ((cosines.sum() - T) / (T * T - T)).item()
-
-
 def depth_verdict(without: Sequence[float], with_norms: Sequence[float]) -> str:
     """Compare the growth in blocks 26 to 50 with that in blocks 1 to 25, as logarithms; a ratio of 1 is
     exponential growth. One ratio for each initialisation and seed, without norms and with pre-norm.

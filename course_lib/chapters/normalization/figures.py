@@ -60,8 +60,8 @@ class TwoNorms(Drawing):
                 number.set_visible(one is self.axes[0] or bool(low < y < high))
             mean.set_ydata([values.mean()] * 2)
         said = (
-            f"LayerNorm: mean {round(self.layer.mean(), 1) + 0.0:.1f}, deviation {self.layer.std():.2f}. "
-            f"RMSNorm: mean {round(self.rms.mean(), 2) + 0.0:.2f}, root mean square {np.sqrt((self.rms**2).mean()):.2f}"
+            f"LayerNorm: mean {round(self.layer.mean(), 1) + 0.0:.1f}, standard deviation {self.layer.std():.2f}. "
+            f"RMSNorm: root mean square {np.sqrt((self.rms**2).mean()):.2f}"
         )
         self.headline.set_text("No result to show" if "nan" in said else said)
 
@@ -104,52 +104,6 @@ class SharedStatistics(Drawing):
             cell.set_linewidth(3 if i == index else 0.4)
             number.set_fontweight("bold" if inside else "normal")
         self.headline.set_text(self.title)
-
-
-def reduced_axes(x: np.ndarray, texts: Sequence[Sequence[str]], chosen: tuple[int, int, int], shown: int = 6) -> Figure:
-    """Over which numbers of x (B, T, d_model) do LayerNorm, RMSNorm and BatchNorm take their mean, for the chosen one?
-
-    texts: the T words of each of the B texts. The first `shown` features are printed; all of them count.
-    """
-    text, position, feature = chosen
-    d_model = x.shape[-1]
-    figure, panels = new_panels(WIDE, 5.0, 2)
-    token, column = x[text, position], x[:, :, feature]
-    rms = np.sqrt((token**2).mean())
-    told = (
-        (
-            "LayerNorm, RMSNorm: one token, its features",
-            f"{len(token)} numbers: mean {token.mean():.2f}, deviation {token.std():.2f},\nroot mean square {rms:.2f}",
-        ),
-        (
-            "BatchNorm: one feature, all tokens of all texts",
-            f"{column.size} numbers: mean {column.mean():.2f}, deviation {column.std():.2f}",
-        ),
-    )
-    for panel, (name, sums) in enumerate(told):
-        axes = panels[panel]
-        axes.spines[:].set_visible(False)
-        axes.set(xlim=(-1.9, shown + 0.7), ylim=(2 * len(texts[0]) + 2.2, -1.4), xticks=[], yticks=[])
-        axes.set_title(name, fontsize=FONT, loc="left")
-        axes.text(shown / 2 - 0.5, -0.9, f"features 0 … {d_model - 1}", ha="center", va="center", fontsize=FONT - 1)
-        for b, words in enumerate(texts):
-            for t, word in enumerate(words):
-                y = t + b * (len(words) + 0.7)
-                axes.text(-0.65, y, word, ha="right", va="center", fontsize=FONT - 1, color=INK)
-                axes.text(shown - 0.3, y, "…", va="center", fontsize=FONT - 1, color=INK)
-                for d in range(shown):
-                    inside = (b, t) == (text, position) if panel == 0 else d == feature
-                    it = (b, t, d) == chosen
-                    face, edge = ORANGE if it else SKY if inside else "white", 2.4 if it else 0.4
-                    cell = Rectangle((d - 0.48, y - 0.48), 0.96, 0.96, facecolor=face, edgecolor=INK, linewidth=edge)
-                    axes.add_patch(cell)
-                    weight = "bold" if inside else "normal"
-                    axes.text(
-                        d, y, f"{x[b, t, d]:.1f}", ha="center", va="center", fontsize=FONT - 2, weight=weight, color=INK
-                    )
-        axes.text(-1.7, 2 * len(texts[0]) + 0.6, sums, va="top", fontsize=FONT - 1, color=INK)
-    headline(figure).set_text("LayerNorm reads one token's features, BatchNorm one feature of all tokens")
-    return figure
 
 
 # ----------------------------------------------------------------------------------------------------- spread by depth
@@ -206,16 +160,16 @@ def pre_and_post(pre: np.ndarray, post: np.ndarray) -> Figure:
 
 
 # ------------------------------------------------------------------------------------------------------ eps and speed
-def eps_places(deviations: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> Figure:
-    """Deviation of the output over that of the input, with eps inside the root and added to the deviation."""
+def eps_places(sizes: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> Figure:
+    """Standard deviation of the output over that of the input, with eps inside the root and added outside it."""
     figure, axes = new_figure(7.5, 3.5)
     axes.set_xscale("log")
-    axes.plot(deviations, inside, color=BLUE, linewidth=2)
-    axes.plot(deviations, outside, color=ORANGE, linewidth=2, linestyle="--")
+    axes.plot(sizes, inside, color=BLUE, linewidth=2)
+    axes.plot(sizes, outside, color=ORANGE, linewidth=2, linestyle="--")
     axes.set(xlabel="standard deviation of the token's features", ylabel="after the norm", ylim=(0, 1.12))
     for curve, label in ((inside, "√(var + eps)"), (outside, "std + eps")):
         place = int(np.searchsorted(curve, 0.5))
-        axes.text(deviations[place] * 1.5, 0.45, label, fontsize=FONT, color=INK)
+        axes.text(sizes[place] * 1.5, 0.45, label, fontsize=FONT, color=INK)
     axes.minorticks_off()
     headline(figure).set_text("eps outside the root makes full-size features out of almost nothing")
     return figure

@@ -126,7 +126,7 @@ def norm_axes() -> LiveFigure:
         if norm == "rms":
             statistics = f"root mean square {values.pow(2).mean().sqrt():.2f}"
         else:
-            statistics = f"mean {values.mean():.2f}, deviation {values.std(correction=0):.2f}"
+            statistics = f"mean {values.mean():.2f}, standard deviation {values.std(correction=0):.2f}"
         shared = "this feature of all tokens of all sentences" if norm == "batch" else "the features of this token"
         return (
             f"Sentence {sentence}, position {position}, feature {feature}: {x[sentence, position, feature]:g}. "
