@@ -24,9 +24,9 @@ def train() -> None:
         _, loss = model(mine[:, :-1], mine[:, 1:])
         optimizer.zero_grad()
         loss.backward()
-        for parameter in model.parameters():
-            dist.all_reduce(parameter.grad)  # the sum over the processes ...
-            parameter.grad /= processes  # ... and so the mean over the whole batch
+        for gradient in [parameter.grad for parameter in model.parameters() if parameter.grad is not None]:
+            dist.all_reduce(gradient)  # the sum over the processes ...
+            gradient /= processes  # ... and so the mean over the whole batch
         optimizer.step()
 
     total = loss.detach()

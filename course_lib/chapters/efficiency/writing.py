@@ -18,4 +18,5 @@ def write_and_count(model: DecoderOnly, prompt: Tensor, n: int, stop: int, use_c
             ids = generate(model, prompt, n, temperature=0, stop=stop, use_cache=use_cache)
     finally:
         hook.remove()
+    assert isinstance(ids, Tensor)
     return ids, sum(given)
