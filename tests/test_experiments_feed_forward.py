@@ -56,9 +56,9 @@ def test_swiglu_weighs_as_much_as_what_it_replaces():
     assert finding.measured == "1.01 times the parameters at LLaMA's width (11,008), 1.50 times at equal width"
 
 
-def test_which_capitals_stay_depends_on_the_score_that_chooses_the_units(trained):
-    lead, logit, log_probability = (claims.without_its_units(*trained, score) for score in claims.SCORES)
-    assert lead[0] == logit[0] == log_probability[0] == 1, "the country's own capital is lost by each score"
+def test_which_capitals_stay_depends_on_the_criterion_that_chooses_the_units(trained):
+    lead, logit, log_probability = (claims.without_its_units(*trained, criterion) for criterion in claims.CRITERIA)
+    assert lead[0] == logit[0] == log_probability[0] == 1, "the country's own capital is lost by each criterion"
     assert logit[1] < 0.7 < 0.9 < min(lead[1], log_probability[1])
     assert claims.kept_without_random_units(*trained, seed=0) > 0.95
 

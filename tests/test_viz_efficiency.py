@@ -57,7 +57,7 @@ def test_the_tiles_of_a_causal_model_are_those_on_and_below_the_diagonal():
     sizes = sorted((patch.get_width(), patch.get_height()) for patch in left.patches)
     assert sizes[0] == (1, 1), "the last block is what is left over"
     cells = [text.get_text() for text in right.texts]
-    for cell in ("1 to 4", "9 to 9", "3.00", "0.14", "1.75", "0.75"):
+    for cell in ("1 to 4", "9 to 9", "3.00", "0.140", "1.75", "0.75"):
         assert cell in cells
     assert "“x” is 0.50" in figure.get_suptitle()
 

@@ -417,16 +417,6 @@ def cache_equal() -> Measurement:
     )
 
 
-def chance_of_keeping(model: DecoderOnly, draft: DecoderOnly, text: Tensor) -> float:
-    """Return the probability that a draft's guess is kept, Σ min(p, q), as a mean over the positions of a text (1, T).
-
-    It is a property of the two models and of the context; the number of guesses plays no part.
-    """
-    with evaluating(model), evaluating(draft):
-        p, q = (each(text[:, :-1]).softmax(dim=-1) for each in (model, draft))
-    return torch.minimum(p, q).sum(dim=-1).mean().item()
-
-
 # -------------------------------------------------------------------------------------------------------------- timed
 def slope(lengths: Sequence[int], seconds: Sequence[float]) -> float:
     """Return the exponent p of seconds ≈ c · length^p: the slope of a straight line through the logarithms, by least

@@ -68,6 +68,16 @@ def one_step_with_cache(words: Sequence[str], weights: np.ndarray, first: int, d
     return figure
 
 
+def one_step_in_words(words: Sequence[str], weights: np.ndarray, key: int) -> str:
+    """Return what `one_step_with_cache` shows, with the weight of one key."""
+    S = len(words)
+    return (
+        f"Step {S} of the sentence: for the new token “{words[-1]}”, one hidden state, query, key and value "
+        f"are computed; {S - 1} keys and {S - 1} values come from the cache. The query is compared with all {S} keys; "
+        f"{words[key]} gets the weight {weights[key]:.2f}."
+    )
+
+
 # ------------------------------------------------------------------------------------------------------------ the tiles
 def tiles(words: Sequence[str], states: Sequence[tuple[float, float, float, float]], block: int, key: int) -> Figure:
     """Draw blockwise attention: the table of scores in tiles, of which one exists at a time, and what the last query
@@ -102,7 +112,7 @@ def tiles(words: Sequence[str], states: Sequence[tuple[float, float, float, floa
     for row, (m, total, factor, share) in enumerate(states):
         line = 0.72 - 0.17 * row
         told = f"{row * block + 1} to {min(S, (row + 1) * block)}"
-        for at, cell in zip(xs, (told, f"{m:.2f}".replace("-", "−"), f"{factor:.2f}", f"{total:.2f}", f"{share:.2f}")):
+        for at, cell in zip(xs, (told, f"{m:.2f}".replace("-", "−"), f"{factor:.3f}", f"{total:.2f}", f"{share:.2f}")):
             right.text(at, line, cell, fontsize=FONT + 1, va="center", ha="left" if at == 0 else "center", color=INK)
         right.axhline(line + 0.085, color=LIGHT)
     right.text(0, 0.01, f"kept for the last query, “{words[-1]}”: m, l and one mix of values", fontsize=FONT, color=INK)
@@ -113,6 +123,20 @@ def tiles(words: Sequence[str], states: Sequence[tuple[float, float, float, floa
         fontsize=TITLE, x=0.01, ha="left",
     )  # fmt: skip
     return figure
+
+
+def tiles_in_words(
+    words: Sequence[str], states: Sequence[tuple[float, float, float, float]], block: int, key: int
+) -> str:
+    """Return what `tiles` shows."""
+    S = len(words)
+    return (
+        f"The table of {S} queries by {S} keys in tiles of {block} by {block}; tiles of later keys are never read. "
+        f"Next to it are the values kept for the last query after each block: the largest score "
+        f"{', '.join(f'{state[0]:.1f}' for state in states).replace('-', '−')}; the factor of the old sum "
+        f"{', '.join(f'{state[2]:.3f}' for state in states)}; the weight of {words[key]} "
+        f"{', '.join(f'{state[3]:.2f}' for state in states)}."
+    )
 
 
 # ------------------------------------------------------------------------------------------------------ work and length

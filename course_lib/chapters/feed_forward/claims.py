@@ -304,13 +304,13 @@ def capital_questions(tokenizer: WordTokenizer, wording: str = ASKED) -> tuple[I
     return ids, torch.tensor([tokenizer.id(capital) for capital in CAPITALS.values()])
 
 
-# What a unit is scored by: how far it raises this, (logits (N, V), answers (N,)) -> (N,).
-SCORES = {
+# The criteria for choosing units, by how far they raise this: (logits (N, V), answers (N,)) -> (N,).
+CRITERIA = {
     "the capital's lead over all capitals": lambda logits, answers: _own(logits, answers) - logits[:, answers].mean(1),
     "the capital's own logit": lambda logits, answers: _own(logits, answers),
     "the capital's log-probability": lambda logits, answers: _own(logits.log_softmax(dim=-1), answers),
 }
-LEAD, *_ = SCORES
+LEAD, *_ = CRITERIA
 
 
 def _own(values: Float[Tensor, "N V"], answers: Int[Tensor, "N"]) -> Float[Tensor, "N"]:
@@ -318,11 +318,11 @@ def _own(values: Float[Tensor, "N V"], answers: Int[Tensor, "N"]) -> Float[Tenso
 
 
 def contributions(
-    model: DecoderOnly, ids: Int[Tensor, "N T"], answers: Int[Tensor, "N"], score: str = LEAD
+    model: DecoderOnly, ids: Int[Tensor, "N T"], answers: Int[Tensor, "N"], criterion: str = LEAD
 ) -> Float[Tensor, "N layers d_ff"]:
-    """Return how far each hidden unit raises the score of a story's answer; score: a key of SCORES.
+    """Return how far each hidden unit raises a story's answer; criterion: a key of CRITERIA.
 
-    activation × gradient, summed over positions: to first order, what the score would lose if the unit fell silent.
+    activation × gradient, summed over positions: to first order, what the criterion would lose if the unit fell silent.
     """
     hidden: list[Tensor] = []
     handles = [
@@ -332,7 +332,7 @@ def contributions(
     logits = model(ids)[:, -1]  # (N, V)
     for handle in handles:
         handle.remove()
-    gradients = torch.autograd.grad(SCORES[score](logits, answers).sum(), hidden)
+    gradients = torch.autograd.grad(CRITERIA[criterion](logits, answers).sum(), hidden)
     return torch.stack([(h * g).sum(dim=1).detach() for h, g in zip(hidden, gradients)], dim=1)
 
 
@@ -375,12 +375,12 @@ def answer_chances(
 LOST_BELOW = 0.5  # a capital counts as lost when its probability falls below this
 
 
-def without_its_units(model: DecoderOnly, tokenizer: WordTokenizer, score: str) -> tuple[float, float]:
-    """Remove each country's strongest units by a score: (fraction of capitals lost, fraction of the others kept).
+def without_its_units(model: DecoderOnly, tokenizer: WordTokenizer, criterion: str) -> tuple[float, float]:
+    """Remove each country's strongest units by a criterion: (fraction of capitals lost, fraction of the others kept).
 
     The units are found in one wording of the question, and the capitals asked for in another one.
     """
-    contribution = contributions(model, *capital_questions(tokenizer, ASKED), score)  # (16, layers, d_ff)
+    contribution = contributions(model, *capital_questions(tokenizer, ASKED), criterion)  # (16, layers, d_ff)
     asked = capital_questions(tokenizer, TOLD)
     kept = torch.stack([answer_chances(model, *asked, strongest(each, UNITS_REMOVED)) for each in contribution])
     kept = (kept > LOST_BELOW).float()  # (16 removals, 16 capitals)
@@ -398,11 +398,11 @@ def kept_without_random_units(model: DecoderOnly, tokenizer: WordTokenizer, seed
 
 
 def capitals_verdict(lost: Sequence[float], others_kept: Sequence[float], random_kept: float) -> str:
-    """Judge by three scores that choose the units: fractions of capitals lost (p below 0.5), and of the others kept.
+    """Judge by three criteria that choose the units: fractions of capitals lost (p below 0.5), and of the others kept.
 
-    confirmed: by each score nine of ten capitals fall below p = 0.5 and nine of ten others stay above it, and nine of
-        ten stay above it when random units are removed
-    depends: this holds for only some of the scores
+    confirmed: by each criterion nine of ten capitals fall below p = 0.5 and nine of ten others stay above it, and nine
+        of ten stay above it when random units are removed
+    depends: this holds for only some of the criteria
     refuted: this holds for none of them
     """
     erased = [gone > 0.9 and kept > 0.9 and random_kept > 0.9 for gone, kept in zip(lost, others_kept)]
@@ -422,27 +422,27 @@ def capitals_verdict(lost: Sequence[float], others_kept: Sequence[float], random
         "specific factual knowledge without fine-tuning.",
     ),
     control=f"the other 15 capitals with the same {UNITS_REMOVED} units removed; all of them with the same number of "
-    "random units removed; three scores by which the units are chosen",
+    "random units removed; three criteria by which the units are chosen",
     verdict=capitals_verdict,
     seeds=SEEDS,
 )
 def capitals() -> Measurement:
     """Trained Tinytown model: for each country the 96 units of 2,048 that contribute most are held at 0."""
     model, tokenizer = load_pretrained("tinytown")
-    lost, others_kept = zip(*(without_its_units(model, tokenizer, score) for score in SCORES))
+    lost, others_kept = zip(*(without_its_units(model, tokenizer, criterion) for criterion in CRITERIA))
     random_kept = fmean(kept_without_random_units(model, tokenizer, seed) for seed in SEEDS)
     told = "; ".join(
-        f"by {score}, {round(len(CAPITALS) * gone)} of {len(CAPITALS)} capitals fall below p = {LOST_BELOW} and "
+        f"by {criterion}, {round(len(CAPITALS) * gone)} of {len(CAPITALS)} capitals fall below p = {LOST_BELOW} and "
         f"{100 * kept:.0f}% of the others stay above it"
-        for score, gone, kept in zip(SCORES, lost, others_kept)
+        for criterion, gone, kept in zip(CRITERIA, lost, others_kept)
     )
     return Measurement(
         measured=f"with {UNITS_REMOVED} units removed that are chosen {told}; with the same number of "
         f"random units removed, {100 * random_kept:.0f}% stay above it",
         values=others_kept,
         figures={"lost": list(lost), "others_kept": list(others_kept), "random_kept": random_kept},
-        because="It depends on the score. Units chosen by the capital's own logit include those that raise every "
-        "capital; a score that compares the capital with other words leaves these out.",
+        because="It depends on the criterion. Units chosen by the capital's own logit include those that raise every "
+        "capital; a criterion that compares the capital with other words leaves these out.",
     )
 
 

@@ -62,6 +62,15 @@ def expand_contract(
     return figure
 
 
+def expand_contract_in_words(x: np.ndarray, scores: np.ndarray, hidden: np.ndarray, output: np.ndarray) -> str:
+    """Return what `expand_contract` shows."""
+    return (
+        f"Four columns of numbers, joined by arrows: x with {len(x)} features, expanded to {len(scores)} scores. "
+        f"After the nonlinearity {(scores > 0).sum()} units fire, most strongly unit {hidden.argmax()}. Contracted to "
+        f"{len(output)} features."
+    )
+
+
 # ------------------------------------------------------------------------------------------------------------ unit map
 @dataclass
 class UnitMap(Drawing):

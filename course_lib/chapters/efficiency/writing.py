@@ -1,0 +1,22 @@
+"""Chapter 14: text that a model writes, with the number of tokens that it read for it."""
+
+import torch
+from torch import Tensor
+
+from course_lib.gpt import DecoderOnly
+from course_lib.sampling import generate
+
+
+def write_and_count(model: DecoderOnly, prompt: Tensor, n: int, stop: int, use_cache: bool) -> tuple[Tensor, int]:
+    """Continue a prompt (1, T) by at most n tokens, always with the most probable; return the ids, and how many tokens
+    the model was given in all calls together.
+    """
+    given: list[int] = []
+    hook = model.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0].shape[1]))
+    try:
+        with torch.no_grad():
+            ids = generate(model, prompt, n, temperature=0, stop=stop, use_cache=use_cache)
+    finally:
+        hook.remove()
+    assert isinstance(ids, Tensor)
+    return ids, sum(given)
