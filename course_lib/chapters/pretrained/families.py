@@ -1,7 +1,7 @@
 """Families: the settings in which a published model differs from its closest relative. Chapter 15."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -48,10 +48,10 @@ def small_random_models() -> "dict[str, PreTrainedModel]":
     biases and the gains, so that no two are alike."""
     from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-    sizes = {"vocab_size": 50, "max_position_embeddings": 32, "hidden_size": 24, "num_hidden_layers": 2}
+    sizes: dict[str, Any] = {"vocab_size": 50, "max_position_embeddings": 32, "hidden_size": 24, "num_hidden_layers": 2}
     sizes |= {"num_attention_heads": 4, "intermediate_size": 40}
-    gpt2 = {"vocab_size": 50, "n_positions": 32, "n_embd": 24, "n_layer": 2, "n_head": 4}
-    models = {
+    gpt2: dict[str, Any] = {"vocab_size": 50, "n_positions": 32, "n_embd": 24, "n_layer": 2, "n_head": 4}
+    models: dict[str, Any] = {
         "gpt2": GPT2LMHeadModel(GPT2Config(**gpt2, bos_token_id=1, eos_token_id=2)),
         "llama": LlamaForCausalLM(LlamaConfig(**sizes, num_key_value_heads=2)),
         "bert": BertModel(BertConfig(**sizes), add_pooling_layer=False),
@@ -67,7 +67,7 @@ def newer_families() -> dict[str, tuple[str, dict[str, str]]]:
     from transformers import GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, Qwen3Config
 
     relatives = {"LLaMA": config_from_hf("llama", LlamaConfig()), "GPT-2": config_from_hf("gpt2", GPT2Config())}
-    newer = {
+    newer: dict[str, tuple[str, Any]] = {
         "Llama 3.1": ("LLaMA", LlamaConfig(max_position_embeddings=131072, rope_parameters=LLAMA_3_1)),
         "Mistral": ("LLaMA", MistralConfig()),
         "Qwen3": ("LLaMA", Qwen3Config(hidden_size=1024, num_attention_heads=16, num_key_value_heads=8)),
