@@ -48,6 +48,26 @@ def checkpoint_map(rows: Sequence[tuple[tuple[str, Shape], str, Sequence[tuple[s
     return figure
 
 
+def gpt2_rows(theirs: Mapping[str, Shape], ours: Mapping[str, Shape]) -> list:
+    """Return the rows of `checkpoint_map` for the tables, the first block and the final norm of a GPT-2: its shapes and
+    ours by the names of the weights."""
+    steps = {
+        "wte": ("as it is", ["token_embedding"]),
+        "wpe": ("as it is", ["positions"]),
+        "h.0.ln_1": ("as it is", ["blocks.0.norm1"]),
+        "h.0.attn.c_attn": ("split, transpose", [f"blocks.0.attention.{part}_proj" for part in "qkv"]),
+        "h.0.attn.c_proj": ("transpose", ["blocks.0.attention.out_proj"]),
+        "h.0.ln_2": ("as it is", ["blocks.0.norm2"]),
+        "h.0.mlp.c_fc": ("transpose", ["blocks.0.feed_forward.up_proj"]),
+        "h.0.mlp.c_proj": ("transpose", ["blocks.0.feed_forward.down_proj"]),
+        "ln_f": ("as it is", ["final_norm"]),
+    }
+    return [
+        ((name, theirs[f"{name}.weight"]), done, [(own, ours[f"{own}.weight"]) for own in names])
+        for name, (done, names) in steps.items()
+    ]
+
+
 def _named(axes, x: float, y: float, width: float, name: str, shape: Shape, color: str) -> None:
     box = FancyBboxPatch(
         (x + 0.05, y - 0.3), width - 0.1, 0.6, "round,pad=0.02", facecolor=color, edgecolor=INK, lw=0.6
@@ -200,21 +220,25 @@ def forgetting(paths: Mapping[str, Sequence[tuple[float, float]]], entropy: floa
     every look. at: the loss in the new town at which they are compared.
     """
     figure, axes = new_figure(WIDE, 3.9)
-    for (name, seen), color, mark, below in zip(paths.items(), (BLUE, RED, INK), "os^", (True, True, False)):
-        new, old = zip(*seen)
-        axes.plot(new, old, marker=mark, color=color, markersize=5)
-        away: dict[str, Any] = {"xytext": (0, -10 if below else 8), "va": "top" if below else "bottom"}
-        axes.annotate(name, seen[1], textcoords="offset points", ha="center", color=color, fontsize=FONT, **away)
+    looks = tuple(zip(paths.items(), (BLUE, RED, INK), "os^"))
+    for (_, seen), color, mark in looks:
+        axes.plot(*zip(*seen), marker=mark, color=color, markersize=5)
+    for i, ((name, _), color, mark) in enumerate(looks):
+        y = 0.92 - 0.1 * i
+        axes.plot([0.03], [y], mark, color=color, markersize=5, transform=axes.transAxes)
+        axes.text(0.05, y, name, transform=axes.transAxes, va="center", color=color, fontsize=FONT)
     axes.axvline(entropy, color=GREY, linestyle=":")
     axes.axhline(entropy, color=GREY, linestyle=":")
     axes.axvline(at, color=INK, linewidth=1, linestyle="--")
     told: dict[str, Any] = {"color": INK, "fontsize": FONT, "va": "bottom"}
-    axes.text(at * 1.02, entropy, "compared here", rotation=90, ha="right", **told)
+    above: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "va": "top"}
+    axes.text(at * 1.02, 0.98, "compared here", rotation=90, ha="right", **(told | above))
     axes.text(entropy * 1.01, entropy, "entropy", rotation=90, ha="right", **told)
     axes.text(1.2, entropy, "entropy", ha="center", **told)
-    axes.annotate("before", seen[0], (-8, 4), textcoords="offset points", ha="right", **told)
+    before, *_ = next(iter(paths.values()))
+    axes.annotate("before", before, (-8, 4), textcoords="offset points", ha="right", **told)
     axes.set(
-        xscale="log", xlabel="loss in the second town, nats per token (right: better)", xlim=(1.35 * max(new), 0.6)
+        xscale="log", xlabel="loss in the second town, nats per token (right: better)", xlim=(1.35 * before[0], 0.6)
     )
     axes.set_ylabel("loss in Tinytown, nats per token")
     ticks = [4, 3, 2, 1.5, 1, at, entropy]

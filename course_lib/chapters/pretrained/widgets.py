@@ -34,6 +34,43 @@ def attention_of(
     return tokens, torch.stack([weights[0].float().cpu() for weights in seen.values()])
 
 
+# Sentences in which an adjective decides what “it” is: animal, its adjective, the other one's, the beginning.
+IT_SENTENCES = (
+    ("dog", "tired", "soft", "The dog slept on the rug"),
+    ("horse", "tired", "wide", "The horse did not cross the road"),
+    ("animal", "tired", "wide", "The animal did not cross the street"),
+    ("bird", "hungry", "strong", "The bird sat on the branch"),
+    ("cow", "tired", "soft", "The cow lay on the grass"),
+    ("mouse", "afraid", "dark", "The mouse hid in the box"),
+    ("lion", "sleepy", "warm", "The lion lay on the rock"),
+    ("pig", "happy", "cool", "The pig rolled in the mud"),
+    ("goat", "hungry", "green", "The goat climbed the hill"),
+    ("rabbit", "scared", "empty", "The rabbit crossed the field"),
+)
+
+
+def head_that_moves(model: EncoderOnly, tokenizer: SubwordTokenizer) -> list[float]:
+    """Find the head whose weight from “it” to the cat changes most between “tired” and “soft”, and measure the same
+    head in IT_SENTENCES.
+
+    Returns: how many heads there are, the layer and the head, its change, the mean change of all heads, and its change
+        in each of IT_SENTENCES.
+    """
+
+    def change(animal: str, adjective: str, other_adjective: str, beginning: str) -> Tensor:
+        """Return the weight from “it” to the animal, with one adjective minus with the other: (L, H)."""
+        weights = []
+        for why in (adjective, other_adjective):
+            tokens, maps = attention_of(model, tokenizer, f"{beginning} because it was {why}.")
+            weights.append(maps[:, :, tokens.index("it"), tokens.index(animal)])
+        return weights[0] - weights[1]
+
+    first = change("cat", "tired", "soft", "The cat sat on the mat")
+    layer, head = divmod(int(first.argmax()), first.shape[1])
+    again = [change(*sentence)[layer, head].item() for sentence in IT_SENTENCES]
+    return [first.numel(), layer, head, first[layer, head].item(), first.mean().item(), *again]
+
+
 def attention_viewer(
     model: DecoderOnly | EncoderOnly,
     tokenizer: WordTokenizer | SubwordTokenizer,
