@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import product
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from course_lib.blocks import TransformerBlock
 from course_lib.claims.rates import at_best_rate
-from course_lib.claims.registry import Measurement, Size, Source, experiment
+from course_lib.claims.registry import Finding, Measurement, Size, Source, experiment
 from course_lib.claims.short_runs import BATCH, T, final, tinytown_ids
 from course_lib.config import TransformerConfig
 from course_lib.encoder_decoder import EncoderDecoder
@@ -98,8 +98,9 @@ def vanishing() -> Measurement:
     default, xaviers = (statistics.median(arrives(gain, skip=False, seeds=STACKS[:5])) for gain in (1.0, math.sqrt(3)))
     return Measurement(
         measured=f"of a gradient of 1, the input gets about {_order(default)} with the weights of nn.Linear and "
-        f"{_order(xaviers)} with Xavier's, √3 times as large; of twelve sizes from 0.5 to 3.7 times, {len(balanced)} "
-        f"leave between a tenth and ten times ({', '.join(f'{gain:.1f}' for gain in balanced)})",
+        f"{_order(xaviers)} with Xavier's, √3 times as large; of twelve sizes from 0.5 to 3.7 times those of "
+        f"nn.Linear, {len(balanced)} keep the gradient within a factor of ten "
+        f"({', '.join(f'{gain:.1f}' for gain in balanced)})",
         values=tuple(medians.values()),
         figures={"width": width},
         because="Fifty factors are multiplied, so factors slightly below 1 vanish and factors slightly above 1 "
@@ -144,8 +145,8 @@ def unchanged() -> Measurement:
         f"{divided:.1f} times",
         values=factors,
         figures={"whole": whole, "divided": divided},
-        because="It depends on the size of the branches. The skip adds the branch's gradient to the one that passes "
-        "by, which arrives unchanged only where branches contribute next to nothing, as Karpathy also says.",
+        because="It depends on the size of the branches. Each layer adds the branch's gradient to the one that passes "
+        "by, so the gradient arrives unchanged only where branches contribute next to nothing.",
     )
 
 
@@ -207,10 +208,10 @@ def guarantee() -> Measurement:
     )
     lost = sum(factor < 0.5 for factor in narrow)
     return Measurement(
-        measured=f"at the input, at least {min(wide):.1f} of the gradient arrives in all {len(wide)} stacks of {DIM} "
-        f"features ({_order(without)} without skips); less than half in {lost} of {N_NARROW} stacks of {NARROW} "
-        f"features; with weights of a thousandth the first layer’s own matrix gets {_order(tiny / usual)} of its usual "
-        "gradient",
+        measured=f"of a gradient of 1, the input gets at least {min(wide):.1f} in all {len(wide)} stacks of {DIM} "
+        f"features ({_order(without)} without skips), but less than half in {lost} of {N_NARROW} stacks of "
+        f"{NARROW} features; with weights a thousandth as large, the first layer’s own matrix gets "
+        f"{_order(tiny / usual)} of its usual gradient",
         values=tuple(wide),
         figures={
             "at_input": min(wide),
@@ -345,6 +346,17 @@ def beside_an_encoder(order: str, depth: int, seed: int = 0) -> list[float]:
     return [gradient.double().norm().item() for gradient in torch.autograd.grad(loss, matrices)]
 
 
+def first_over_last(order: str, depth: int, encoder: bool) -> list[float]:
+    """Return, for each seed, the gradient of the first block's weights over the last one's. order: "pre" or "post"."""
+    norms = (
+        beside_an_encoder(order, depth, seed)
+        if encoder
+        else stack_profile(f"{order}-norm", depth, seed=seed).weight_gradient
+        for seed in SEEDS
+    )
+    return [each[0] / each[-1] for each in norms]
+
+
 def post_norm_verdict(alone: list[float], beside: list[float], shallow: list[float]) -> str:
     """Divide the first block's gradient by the last one's (median of the seeds): [in post-norm, in pre-norm], of 18
     blocks in a decoder that reads nothing else and in one that reads an encoder, and of 6 blocks in the latter. Below
@@ -377,18 +389,15 @@ def post_norm_verdict(alone: list[float], beside: list[float], shallow: list[flo
 )
 def post_norm_gradient() -> Measurement:
     """First block's gradient over the last one's, at the first matrix of the feed-forward network, before training."""
-
-    def first_over_last(profile: Callable[[str, int], Sequence[float]]) -> list[float]:
-        norms = {order: [profile(order, seed) for seed in SEEDS] for order in ("post", "pre")}
-        return [statistics.median(each[0] / each[-1] for each in drawn) for drawn in norms.values()]
-
-    alone = first_over_last(lambda order, seed: stack_profile(f"{order}-norm", 18, seed=seed).weight_gradient)
-    beside = first_over_last(lambda order, seed: beside_an_encoder(order, 18, seed))
-    shallow = first_over_last(lambda order, seed: beside_an_encoder(order, 6, seed))
+    alone, beside, shallow = (
+        [statistics.median(first_over_last(order, depth, encoder)) for order in ("post", "pre")]
+        for depth, encoder in ((18, False), (18, True), (6, True))
+    )
     return Measurement(
-        measured="untrained blocks, gradient of the first over that of the last: in a decoder of 18 that reads nothing "
-        f"else {alone[0]:.1g} (pre-norm {alone[1]:.1g}), in one of 18 that reads an encoder {beside[0]:.1g} "
-        f"({beside[1]:.1g}), in one of 6 {shallow[0]:.1g} ({shallow[1]:.1g})",
+        measured="gradient of the first untrained block over that of the last, in post-norm (in pre-norm): "
+        f"{alone[0]:.1g} ({alone[1]:.1g}) in a decoder of 18 blocks without an encoder, "
+        f"{beside[0]:.1g} ({beside[1]:.1g}) in one of 18 with an encoder, "
+        f"{shallow[0]:.1g} ({shallow[1]:.1g}) in one of 6 with an encoder",
         values=(*alone, *beside, *shallow),
         figures={"alone": alone, "beside": beside, "shallow": shallow},
         because="It depends on the kind of decoder and on its depth. In post-norm the gradient vanishes in a deep "
@@ -599,12 +608,23 @@ def warmup(size: Size) -> Measurement:
     )
 
 
+def warm_up_rows(finding: Finding) -> list[tuple[str | float, ...]]:
+    """Return what `warmup` found, a row for each arm: its name, the mean final loss for each of the WARM_UPS, and the
+    largest difference between two seeds."""
+    losses = torch.tensor(finding.values).view(len(ORDERS_AND_STARTS), len(WARM_UPS), len(SEEDS))
+    apart = (losses.amax(dim=2) - losses.amin(dim=2)).amax(dim=1)
+    return [
+        (f"{order}, {NAMES[start]} weights", *means, widest)
+        for (order, start), means, widest in zip(ORDERS_AND_STARTS, losses.mean(dim=2).tolist(), apart.tolist())
+    ]
+
+
 def _without_warmup(steps: int, costs: Mapping[str, Sequence[float]]) -> str:
     said = {arm: " and ".join(map(_half, each)) for arm, each in costs.items()}
     return (
-        f"{steps} steps, nats lost without a warm-up, compared with one over a tenth and over half of the steps: from "
-        f"large weights post-norm about {said['post_large']}, pre-norm {said['pre_large']}; from small ones post-norm "
-        f"{said['post_small']}, pre-norm {said['pre_small']}"
+        f"{steps} steps, nats lost without a warm-up, to the nearest half, compared with one over a tenth and over "
+        f"half of the steps: from large weights post-norm {said['post_large']}, pre-norm {said['pre_large']}; "
+        f"from small ones post-norm {said['post_small']}, pre-norm {said['pre_small']}"
     )
 
 
@@ -677,17 +697,16 @@ def large_rates(size: Size) -> Measurement:
     rates = {arm: largest_rate(each) for arm, each in learn.items()}
     runs = {arm: sum(each.values()) for arm, each in learn.items()}
     said = ", ".join(
-        f"{order}-norm with {weights} weights {rates[f'{order}_{weights}']:g} ({runs[f'{order}_{weights}']})"
+        f"{rates[f'{order}_{weights}']:g} ({runs[f'{order}_{weights}']}) in {order}-norm with {weights} weights"
         for order, weights in product(("pre", "post"), ("large", "small"))
     )
     return Measurement(
-        measured=f"{steps} steps, the largest rate up to which every run learns without a warm-up, and how many of "
-        f"{len(SEEDS) * len(WITHOUT_WARM_UP)} runs at six rates learn: {said}",
+        measured=f"{steps} steps without a warm-up, the largest rate up to which every run learns (and how many of "
+        f"{len(SEEDS) * len(WITHOUT_WARM_UP)} runs at six rates learn): {said}",
         values=tuple(rates.values()),
         figures={"rates": rates, "runs": runs},
-        because="It depends on how the two are combined: each helps without the other. From large weights"
-        " pre-norm allows larger rates; in post-norm smaller weights do. In pre-norm smaller "
-        "weights do not: with them a run fails at 0.02.",
+        because="It depends on how the two are combined. Pre-norm with large weights helps, and so do small weights "
+        "in post-norm. In pre-norm small weights allow only smaller rates, because a run fails at 0.02.",
     )
 
 

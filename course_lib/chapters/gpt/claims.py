@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from course_lib.claims.interventions import patch
 from course_lib.claims.rates import at_best_rate
 from course_lib.claims.registry import Measurement, Size, Source, experiment
 from course_lib.claims.short_runs import BATCH, T, final, tinytown_ids
@@ -101,12 +102,13 @@ def initial_loss() -> Measurement:
     large, untied = (first_losses(343, 128, 1.0, tied) for tied in (True, False))
     return Measurement(
         measured=f"{statistics.fmean(small):.2f} nats above ln V with 343 words and d_model = 128, "
-        f"{statistics.fmean(gpt2):.1f} with GPT-2's 50,257 and 768; with a table from N(0, 1) over "
-        f"{50 * math.floor(min(large) / 50)} if it is tied to the output, {statistics.fmean(untied):.1f} if not",
+        f"{statistics.fmean(gpt2):.1f} with GPT-2's 50,257 and 768; with an embedding table from N(0, 1), "
+        f"over {50 * math.floor(min(large) / 50)} nats if it is tied to the output, {statistics.fmean(untied):.1f} "
+        "nats if the output has its own, small table",
         values=(*small, *gpt2),
         figures={"small": statistics.fmean(small), "gpt2": statistics.fmean(gpt2)},
-        because="It depends on the width. The gap is half the variance of the logits, 0.02² · d_model / 2: 0.03 at "
-        "128, 0.15 at 768, and 0.8 at the 4,096 of Llama 3 8B.",
+        because="It depends on the width. The gap is about half the variance of the logits, 0.02² · d_model / 2: 0.03 "
+        "at 128, 0.15 at 768, and 0.8 at the 4,096 of Llama 3 8B.",
     )
 
 
@@ -168,8 +170,8 @@ def branch_scale() -> Measurement:
     }
     plain, divided = ([statistics.fmean(grown[scaled, std]) for std in (1.0, 0.02)] for scaled in (False, True))
     return Measurement(
-        measured=f"what all branches add, at 32 layers over 2, with a table from N(0, 1): {plain[0]:.1f} times without "
-        f"the division, {divided[0]:.1f} with it; from N(0, 0.02²): {plain[1]:.1f} and {divided[1]:.1f}",
+        measured=f"the sum of all branches with 32 layers, compared with 2, for a table from N(0, 1): {plain[0]:.1f} "
+        f"times without the division, {divided[0]:.1f} with it; from N(0, 0.02²): {plain[1]:.1f} and {divided[1]:.1f}",
         values=(*grown[True, 1.0], *grown[True, 0.02]),
         figures={"plain": plain, "divided": divided},
         because="Sixteen times more independent branches add up to √16 = 4 times as much, and the division removes "
@@ -251,13 +253,58 @@ def _cost(nats: float) -> str:
     if abs(nats) < 0.1:
         return "less than 0.1 nats apart"
     size = f"{abs(nats):.1f}" if abs(nats) < 0.5 else f"{round(2 * abs(nats)) / 2:g}"
-    return f"about {size} nats {'worse' if nats > 0 else 'better'}"
+    return f"about {size} {'nat' if size == '1' else 'nats'} {'worse' if nats > 0 else 'better'}"
 
 
 # ------------------------------------------------------------------------------------------------ what the blocks add
 def stream_names(model: DecoderOnly) -> list[str]:
     """Return the names under which `trace` records the residual stream: at its start, then after every block."""
     return ["dropout", *(f"blocks.{i}" for i in range(len(model.blocks)))]
+
+
+def direct_attribution(model: DecoderOnly, ids: Tensor, direction: Tensor) -> dict[str, float]:
+    """Return what each part adds to the last position's stream in a direction (d_model,), through the final norm.
+
+    The norm divides by the standard deviation of the whole stream, which is held fixed. Its bias is a part as well.
+    """
+    with evaluating(model), trace(model) as seen:
+        model(ids)
+    written = {"embedding": seen["dropout"][0, -1]}  # (d_model,)
+    for i in range(model.config.n_layers):
+        written[f"block {i + 1}, attention"] = seen[f"blocks.{i}.attention"][0, -1]
+        written[f"block {i + 1}, feed-forward"] = seen[f"blocks.{i}.feed_forward"][0, -1]
+    stream = seen[f"blocks.{model.config.n_layers - 1}"][0, -1]
+    torch.testing.assert_close(torch.stack(list(written.values())).sum(dim=0), stream, atol=1e-3, rtol=1e-4)
+    divisor = (stream.var(unbiased=False) + model.config.norm_eps).sqrt()
+    norm = model.final_norm
+    with torch.no_grad():
+        shares = {name: ((x - x.mean()) / divisor * norm.weight @ direction).item() for name, x in written.items()}
+        return shares | {"bias of the final norm": (norm.bias @ direction).item()}
+
+
+PAIRS = (("dog", "cow"), ("cat", "pig"), ("lion", "frog"), ("wolf", "hen"), ("owl", "goat"))
+
+
+def asked(tokenizer: WordTokenizer, one: str, other: str) -> Tensor:
+    """Return the ids (1, T) of a story in which one animal chased the other, and of the question who did."""
+    story = f"once there was a king called tom . the {one} chased the {other} . who chased the {other} ? it was the"
+    return torch.tensor([tokenizer.encode(story, end=False)])
+
+
+def carried(model: DecoderOnly, tokenizer: WordTokenizer, at: str) -> float:
+    """Return how far the answer changes if `at` is taken from the exchanged story: the mean over five pairs.
+
+    0: as before; 1/2: a tie; 1: as in the exchanged story.
+    """
+    shares = []
+    for one, other in PAIRS:
+        this, exchanged = asked(tokenizer, one, other), asked(tokenizer, other, one)
+        right, wrong = tokenizer.id(one), tokenizer.id(other)
+        with torch.no_grad():
+            whole = (model(exchanged) - model(this))[0, -1]  # (V,)
+        part = patch(model, this, exchanged, at, positions=[-1])[0, -1]  # (V,)
+        shares.append(((part[right] - part[wrong]) / (whole[right] - whole[wrong])).item())
+    return statistics.fmean(shares)
 
 
 def logit_lens(model: DecoderOnly, ids: Tensor) -> Tensor:
