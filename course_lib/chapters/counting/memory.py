@@ -23,7 +23,7 @@ def train_one_step(config: TransformerConfig, ids: Tensor, way: str) -> dict[str
         way: "float32", "torch.autocast", or "16-bit weights" with a float32 master copy.
     """
     model = DecoderOnly(config)
-    updated = list(model.parameters())  # what the optimizer adds to
+    updated: list[Tensor] = list(model.parameters())  # what the optimizer adds to
     if way == "16-bit weights":
         updated = [p.detach().clone().requires_grad_() for p in model.parameters()]
         model.bfloat16()

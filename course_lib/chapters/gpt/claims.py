@@ -276,10 +276,10 @@ def direct_attribution(model: DecoderOnly, ids: Tensor, direction: Tensor) -> di
     stream = seen[f"blocks.{model.config.n_layers - 1}"][0, -1]
     torch.testing.assert_close(torch.stack(list(written.values())).sum(dim=0), stream, atol=1e-3, rtol=1e-4)
     divisor = (stream.var(unbiased=False) + model.config.norm_eps).sqrt()
-    norm = model.final_norm
+    weight, bias = (model.get_parameter(f"final_norm.{name}") for name in ("weight", "bias"))
     with torch.no_grad():
-        shares = {name: ((x - x.mean()) / divisor * norm.weight @ direction).item() for name, x in written.items()}
-        return shares | {"bias of the final norm": (norm.bias @ direction).item()}
+        shares = {name: ((x - x.mean()) / divisor * weight @ direction).item() for name, x in written.items()}
+        return shares | {"bias of the final norm": (bias @ direction).item()}
 
 
 PAIRS = (("dog", "cow"), ("cat", "pig"), ("lion", "frog"), ("wolf", "hen"), ("owl", "goat"))

@@ -391,20 +391,27 @@ def random_gpt2(activation: str) -> Any:
     """
     from transformers import GPT2Config, GPT2LMHeadModel  # takes seconds
 
-    size = {"vocab_size": 101, "n_positions": 32, "n_embd": 48, "n_head": 4, "n_layer": 3}
-    ends = {"bos_token_id": None, "eos_token_id": None}
-    model = GPT2LMHeadModel(GPT2Config(**size, **ends, activation_function=activation)).eval()
+    config = GPT2Config(
+        vocab_size=101,
+        n_positions=32,
+        n_embd=48,
+        n_head=4,
+        n_layer=3,
+        activation_function=activation,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    model = GPT2LMHeadModel(config).eval()
     generator = torch.Generator().manual_seed(0)
     for weight in model.parameters():
         nn.init.normal_(weight, std=0.15, generator=generator)
     return model
 
 
-def learn(
-    my_gpt: ModuleType, model: Any, batches: Iterator, steps: int, peak: float = 5e-3, warmup: int = 50
-) -> list[float]:
+def learn(my_gpt: Any, model: Any, batches: Iterator, steps: int, peak: float = 5e-3, warmup: int = 50) -> list[float]:
     """Train your model with your own `training_step`, at chapter 12's rates; return the loss of every step.
 
+    my_gpt: your file as a module, or anything else with a `training_step` of that form.
     More than 200 steps show a progress bar. Errors: TrainingDiverged as soon as a loss is not finite.
     """
     optimizer, losses = make_optimizer(model), []
