@@ -34,7 +34,7 @@ class Ladder:
         first, *_, last = [above[rung.id] for rung in self.rungs if not rung.aside and rung.honest] * 2
         if len(above) == 1:
             return f"The lowest rung: {first:.2f} nats above the entropy"
-        return f"The loss falls from {first:.2f} to {last:.2f} nats above the entropy"
+        return f"The loss falls from {first:.2f} at rung 1 to {last:.2f} nats above the entropy"
 
     def lines(self) -> list[str]:
         """Return the picture as text, one line for each rung."""
