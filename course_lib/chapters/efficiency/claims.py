@@ -178,8 +178,8 @@ def score_memory() -> Measurement:
     q = torch.empty(T, d_head, device="meta")
     scores, inputs = (q @ q.T).nbytes, torch.empty(T, d_model, device="meta").nbytes
     return Measurement(
-        measured=f"{scores / 2**30:.1f} GiB ({scores / 1e9:.1f} GB) for one head; the input of the layer "
-        f"{inputs / 1e9:.2f} GB",
+        measured=f"{scores / 2**30:.1f} GiB ({scores / 1e9:.1f} GB) for one head; the input of a layer with d_model = "
+        f"{d_model:,} takes {inputs / 1e9:.2f} GB",
         values=(scores / 1e9, inputs / 1e9),
         figures={},
         because="There is one number per pair of tokens, whatever d_model is, and each head has its own matrix. This "
@@ -480,7 +480,7 @@ def time_exponent() -> Measurement:
         values=tuple(each[0] for each in exponents),
         figures={"kernel": round(kernel, 2), "short": round(brief, 2), "layer": round(whole, 2)},
         because="It depends on the length and on what is timed. The kernel compares every pair, so its time is "
-        "quadratic in long texts. The four linear layers of attention are linear, and wide ones dominate.",
+        "quadratic in long texts. The four linear layers take linear time, and in wide models most of the total.",
     )
 
 
@@ -618,10 +618,10 @@ def rnn() -> Measurement:
     # Operations per token: attention 8 d² + 4 T d, a plain layer 4 d², an LSTM 16 d²; here T = d / 2.
     operations = ((8 + 4 / 2) / 4, (8 + 4 / 2) / 16)
     return Measurement(
-        measured=f"attention compared with a plain recurrent layer, in a text half as long as the width: "
-        f"{operations[0]:.1f} times the operations, {plain[0]:.1f} times the time at width 64 and {plain[1]:.1f} at "
-        f"256; compared with an LSTM {operations[1]:.1f} times, {lstm[0]:.1f} and {lstm[1]:.1f}; in 1,024 tokens at "
-        f"width 64 {plain[2]:.1f} and {lstm[2]:.1f} times the time",
+        measured="attention, as a multiple of a plain recurrent layer / of an LSTM: in a text half as long as the "
+        f"width, operations {operations[0]:.1f} / {operations[1]:.1f}, time {plain[0]:.1f} / {lstm[0]:.1f} at width 64 "
+        f"and {plain[1]:.1f} / {lstm[1]:.1f} at width 256; in 1,024 tokens at width 64, time {plain[2]:.1f} / "
+        f"{lstm[2]:.1f}",
         values=tuple(seed[0] for seed in times[WIDTHS[0], WIDTHS[0] // 2]),
         figures={"operations": operations, "times": tuple(round(each, 2) for each in (*plain[:2], *lstm[:2]))},
         because="It depends on what is counted. Attention needs more operations than a plain recurrent layer and fewer "

@@ -205,8 +205,8 @@ def missing_tensor() -> Measurement:
         f"{statistics.fmean(small):.0%} of them by less than {1 + SMALL}",
         values=small,
         figures={"not_worse": not_worse, "small": round(statistics.fmean(small), 1)},
-        because="It depends on the matrix how much harm it does. You see the smallest harm only next to the loss that "
-        "the model should have, so a loader must check that every tensor is used and every part filled.",
+        because="It depends on the matrix how much harm it does. The smallest harm shows only if you know the loss "
+        "that the model should have. So a loader must check that every tensor is used and every part filled.",
     )
 
 
@@ -271,8 +271,8 @@ def it_in_a_decoder() -> Measurement:
     before = max(row[it].item() for row, (_, _, it) in zip(rows, pairs))
     after = max(round(row[it + 2].item(), 1) for row, (_, _, it) in zip(rows, pairs))  # “it was tired”
     return Measurement(
-        measured=f"largest difference between the attention rows of “it”: {before:.1f}; of the adjective, two words "
-        f"later: {after:.1f}",
+        measured=f"in three pairs of texts, largest difference between the attention rows of “it”: {before:.1f}; of "
+        f"the adjective, two words later: {after:.1f}",
         values=[before, after],
         figures={"before": before, "after": after},
         because="In a causal model no row can depend on a later word. Here the model works out the answer at the "
@@ -692,15 +692,16 @@ def referent_learned() -> Measurement:
         measured=f"the right noun leads the other one in {statistics.fmean(trained):.0%} of the texts, untrained in "
         f"about half, with another word for “it” in {statistics.fmean(without):.0%}. With the nouns exchanged it "
         f"leads in {exchanged['forced choice']:.0%}; the most probable word is then the right noun in "
-        f"{exchanged['most probable word']:.0%}, and of its kind (animal or thing) in {exchanged['its kind']:.0%}",
+        f"{exchanged['most probable word']:.0%}, and of the right kind (animal or thing) in "
+        f"{exchanged['its kind']:.0%}",
         values=trained,
         figures={
             "trained": round(statistics.fmean(trained), 2),
             "untrained": [round(each, 1) for each in untrained],
             "without_it": round(statistics.fmean(without), 2),
         },
-        because="It depends on what you count as knowing what “it” is. The model goes by kind: an animal is tired, a "
-        "thing is soft. It does not need the word “it”.",
+        because="It depends on what you count as understanding “it”. The model chooses by kind: animals are tired, "
+        "things are soft. It does not need the word “it”.",
     )
 
 
@@ -764,10 +765,10 @@ def lora_forgets(size: Size) -> Measurement:
     saved_at_end = [round(one - other, 1) for one, other in zip(*old)]
     new, kept = [best.mean for best in ends], [statistics.fmean(each) for each in old]
     return Measurement(
-        measured=f"loss in Tinytown, 0.7 nats before. When the second town is at {SAME}: all weights {whole.mean:.1f}, "
-        f"LoRA {thin.mean:.1f}. After {steps} steps, when the second town is at {new[0]:.2f} and {new[1]:.2f}: all "
-        f"weights {kept[0]:.1f}, LoRA {kept[1]:.1f}. By learning rate, when the second town is at {SAME} (seed 0): all "
-        f"weights {at_each_rate(whole)}; LoRA {at_each_rate(thin)}",
+        measured=f"loss in Tinytown, 0.7 nats before. At a loss of {SAME} in the second town: all weights "
+        f"{whole.mean:.1f}, LoRA {thin.mean:.1f}. After {steps} steps, at the rate that learns most: all weights "
+        f"{kept[0]:.1f} (second town {new[0]:.2f}), LoRA {kept[1]:.1f} (second town {new[1]:.2f}). By learning rate, "
+        f"again at {SAME} (seed 0): all weights {at_each_rate(whole)}; LoRA {at_each_rate(thin)}",
         values=saved_at_end,
         figures={"saved": saved, "saved_at_end": saved_at_end},
         because="At the same gain both methods forget equally, and a lower rate forgets less. At the end of training "
