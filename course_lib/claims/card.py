@@ -28,8 +28,8 @@ class Settled:
         return (
             '<div style="border-left: 4px solid #57606a; padding: 2px 12px; max-width: 62em;">'
             f"<div>{claim}</div><div><b>{word}</b>: {measured}</div><div>{because}</div>"
-            "<details><summary>Who says it, word for word; what was kept equal; when the verdict would have been "
-            f"another; the code</summary>{self._folded()}</details></div>"
+            "<details><summary>The author’s words, the control, what each verdict would have needed, and the code"
+            f"</summary>{self._folded()}</details></div>"
         )
 
     def _folded(self) -> str:
@@ -42,10 +42,10 @@ class Settled:
         return (
             f"<blockquote>“{html.escape(source.quote)}”</blockquote>"
             f"<div>{html.escape(source.author)}, {link}, {html.escape(source.place)}.{ours}</div>"
-            f"<div><i>held equal:</i> {html.escape(each.control)}</div>"
-            f"<div><i>what each outcome would have been:</i><ul>{outcomes}</ul></div>"
+            f"<div><i>control:</i> {html.escape(each.control)}</div>"
+            f"<div><i>what each verdict would have needed:</i><ul>{outcomes}</ul></div>"
             + (f"<div><i>tried as well:</i> {tried}</div>" if tried else "")
-            + f"<div><i>figures:</i> {values}</div>"
+            + f"<div><i>numbers:</i> {values}</div>"
             f"<pre>{html.escape(inspect.getsource(each.decide))}\n\n{html.escape(inspect.getsource(each.run))}</pre>"
         )
 

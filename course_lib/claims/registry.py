@@ -246,7 +246,7 @@ class Experiment:
             f"{finding.verdict}: {finding.measured}{self.drawn}",
             finding.because,
             f"their words: “{self.source.quote}” {self.source}{ours}",
-            f"held equal: {self.control}",
+            f"control: {self.control}",
             *(f"when {verdict}: {when}" for verdict, when in self.outcomes.items()),
             *(f"tried at {each}" for each in finding.tried),
         ]

@@ -13,16 +13,10 @@ from course_lib.live.palette import BLUE, DIVERGING, FONT, GREY, INK, LIGHT, ORA
 
 
 # ------------------------------------------------------------------------------------------------------ the whole model
-def whole_model(
-    tokens: Sequence[str],
-    ids: Sequence[int],
-    shapes: Mapping[str, tuple[int, ...]],
-    lens: Sequence[Sequence[tuple[str, float]]] = (),
-) -> Figure:
-    """Draw a GPT from ids to logits: residual stream as the spine, branches on the left, the logit lens on the right.
+def whole_model(tokens: Sequence[str], ids: Sequence[int], shapes: Mapping[str, tuple[int, ...]]) -> Figure:
+    """Draw a GPT from ids to logits: the residual stream as the spine, branches on the left, what they do on the right.
 
-    shapes: name of a tensor in the trace -> its shape. lens: for every height of the residual stream, the first one
-    before all blocks, the most probable next words with their probabilities; without it, what each part does.
+    shapes: name of a tensor in the trace -> its shape.
     """
     figure, axes = new_figure(WIDE, 7.4)
     spine, left, right, rise = 4.9, 2.05, 6.0, 1.36
@@ -68,39 +62,21 @@ def whole_model(
             )
             arrow((left + 2.48, y), (spine - 0.1, y))
             axes.text(spine, y, "+", ha="center", zorder=4, **style | {"color": "white", "fontweight": "bold"})
-    for i, words in enumerate(lens):
-        y = bottom + rise * i - 0.12
-        arrow((spine + 0.1, y), (right + 0.15, y))
-        for j, (word, p) in enumerate(words):
-            x = right + 0.3 + 1.9 * j
-            axes.add_patch(Rectangle((x, y - 0.22), 1.75, 0.44, facecolor=_blue(p), edgecolor=GREY, zorder=3))
-            axes.text(
-                x + 0.875, y, f"{word} {p:.2f}", ha="center", zorder=4, **style | {"color": "white" if p > 0.6 else INK}
-            )
-    if lens:
-        axes.text(right + 0.75, top + 0.45, "the logit lens: the last step, applied early", ha="left", **style)
     for y, said in (
-        ()
-        if lens
-        else (
-            (0.45, "one vector for each token (ch. 1, 5)"),
-            (bottom + 0.2, "positions exchange information (ch. 2–5)"),
-            (bottom + 0.84, "each position separately (ch. 6)"),
-            (bottom + rise + 0.5, "every + is a residual connection (ch. 8)"),
-            (top + 0.55, "a steady size for the last step (ch. 7)"),
-            (top + 1.22, "a score for each word (ch. 9)"),
-        )
+        (0.45, "one vector for each token (ch. 1, 5)"),
+        (bottom + 0.2, "positions exchange information (ch. 2–5)"),
+        (bottom + 0.84, "each position separately (ch. 6)"),
+        (bottom + rise + 0.5, "every + is a residual connection (ch. 8)"),
+        (top + 0.55, "a steady size for the last step (ch. 7)"),
+        (top + 1.22, "a score for each word (ch. 9)"),
     ):
         axes.text(right + (1.4 if y in (0.45, top + 1.22) else 0.75), y, said, ha="left", **style)
     box(spine, top + 0.55, f"final norm {shape('final_norm')}", "white", 2.7, 0.36)
     arrow((spine, top + 0.75), (spine, top + 1.0))
     box(spine, top + 1.22, "× the embedding table, transposed", LIGHT, 4.7, 0.36)
     arrow((spine, top + 1.42), (spine, top + 1.7))
-    word, p = lens[-1][0] if lens else ("", 0.0)
-    last = f"; the last row predicts “{word}”, {p:.3f}" if lens else ": a row for every token"
-    axes.text(spine, top + 1.95, f"logits {shape('output')}{last}", ha="center", **style)
-    points = f"; its last state points to “{word}”" if lens else ", and one last step turns it into logits"
-    headline(figure).set_text(f"{n_blocks} blocks add to one residual stream{points}")
+    axes.text(spine, top + 1.95, f"logits {shape('output')}: a row for every token", ha="center", **style)
+    headline(figure).set_text(f"{n_blocks} blocks add to one residual stream, and one last step turns it into logits")
     return figure
 
 
