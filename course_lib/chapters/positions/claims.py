@@ -206,10 +206,12 @@ def wavelengths(d_model: int, furthest: int = 10_000) -> Tensor:
 
 
 def slowest_hand_verdict(geometric: bool, first: list[float], last: list[float]) -> str:
-    """Compare the wavelengths with the two ends that are named; first and last as fractions of these, per d_model.
+    """Compare the measured wavelengths with the claim.
+
+    first, last: the shortest and the longest, divided by those that the claim names; one number for each d_model.
 
     confirmed: each is a fixed multiple of the one before, and both ends are within 1%
-    depends: they form such a progression and begin there, but miss the last end by more at some d_model
+    depends: they form such a progression and begin at 2π, but miss the last end by more at some d_model
     refuted: they form no such progression, or begin elsewhere
     """
     if not geometric or any(abs(each - 1) > 0.01 for each in first):
@@ -224,7 +226,7 @@ def slowest_hand_verdict(geometric: bool, first: list[float], last: list[float])
         "That is, each dimension of the positional encoding corresponds to a sinusoid. The wavelengths form a "
         "geometric progression from 2π to 10000 · 2π."
     ),
-    control="the wavelengths measured in the table, at d_model = 512 as in the paper, and at d_model = 8",
+    control="the wavelengths measured in the table of sinusoids, at d_model = 512 as in the paper, and at d_model = 8",
     verdict=slowest_hand_verdict,
 )
 def slowest_hand() -> Measurement:
