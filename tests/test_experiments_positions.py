@@ -87,7 +87,7 @@ def test_likeness_is_a_mean_of_cosines_that_falls_and_rises():
     found = find("positions.near_and_far")()
     assert found.verdict == "depends"
     assert found.values[0] == pytest.approx(sum(b > a for a, b in pairwise(expected)) / 100)
-    assert "falls up to 11 apart" in found.measured
+    assert "falls as far as 11 apart" in found.measured
 
 
 def test_who_bit_whom_has_every_pair_in_both_orders():

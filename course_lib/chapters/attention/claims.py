@@ -131,10 +131,10 @@ def vanishing() -> Measurement:
         fewer.append((plain < scaled / 10).double().mean().item())
         mean.append((plain.mean() / scaled.mean()).item())
     return Measurement(
-        measured=f"gradient at the scores without scaling, divided by that with it: at d_k = 1024 "
-        f"{'less than 0.001' if max(ratios[1024]) < 1e-3 else f'{max(ratios[1024]):.3f}'} for the median query, "
-        f"{statistics.fmean(mean):.1f} on average, and below 0.1 for {round(statistics.fmean(fewer), 1):.0%} of the "
-        f"queries; at d_k = 64 {statistics.fmean(ratios[64]):.1f} for the median query",
+        measured="at the scores, the gradient without scaling as a fraction of the gradient with it. At d_k = 1024: "
+        f"{'less than 0.001' if max(ratios[1024]) < 1e-3 else f'{max(ratios[1024]):.3f}'} for the median query, below "
+        f"0.1 for {round(statistics.fmean(fewer), 1):.0%} of the queries, and {statistics.fmean(mean):.1f} on average. "
+        f"At d_k = 64: {statistics.fmean(ratios[64]):.1f} for the median query",
         values=ratios[1024],
         figures={"median": ratios[1024], "mean": mean},
         because="It depends on the query and on d_k. Where one key gets nearly all the weight, a small change of the "
@@ -251,9 +251,11 @@ def linear() -> Measurement:
         rebuilt.append(((one_layer - once).norm() / once.norm()).item())
         doubled.append(((stack(2 * x)[0] - 2 * once).norm() / (2 * once).norm()).item())
     return Measurement(
-        measured=f"two layers {'equal, up to rounding,' if max(rebuilt) < 1e-6 else f'are {max(rebuilt):.0%} off'} one "
-        "matrix product, mixed with the product of their weights. As a function of their input they are not linear: if "
-        f"x is doubled, the output differs by {min(doubled):.0%} or more from twice the output",
+        measured="for given weights, two layers "
+        f"{'equal one layer, up to rounding' if max(rebuilt) < 1e-6 else f'are {max(rebuilt):.0%} off one layer'}: its "
+        "matrix is the product of their matrices, and its weights are the product of their weights. As a function of "
+        f"their input they are not linear: if x is doubled, the output differs by {min(doubled):.0%} or more from "
+        "twice the output",
         values=doubled,
         figures={"rebuilt": rebuilt},
         because="For given weights, two layers are products of matrices, which can be regrouped. But the input "
@@ -291,8 +293,8 @@ def score_memory() -> Measurement:
     )
     config = TransformerConfig(vocab_size=1, d_model=768, n_heads=1, n_layers=1, max_seq_len=n)
     return Measurement(
-        measured=f"n = {n:,}: {narrow / 1e6:.1f} MB per head from 64 features, {wide / 1e6:.1f} MB from 1024; "
-        f"n = {n // 2:,}: {half / 1e6:.1f} MB",
+        measured=f"for {n:,} tokens the scores of a head take {narrow / 1e6:.1f} MB with 64 features and "
+        f"{wide / 1e6:.1f} MB with 1024; for {n // 2:,} tokens they take {half / 1e6:.1f} MB",
         values=list(map(float, [narrow, wide, half, attention_matrix_bytes(config, n)])),
         figures={"narrow": float(narrow), "wide": float(wide), "half": float(half)},
         because="q · k sums over the features. If the scores are stored, one number remains for each pair of tokens, "
@@ -368,11 +370,13 @@ def unscaled_training(size: Size) -> Measurement:
     mean = {d_model: round(statistics.fmean(values), 1) + 0 for d_model, values in costs.items()}
     rate = {divided: best[wide, divided].rate for divided in (True, False)}
     full = statistics.fmean(largest for _, largest in best[wide, False].results)
-    more = {d_k: f"{mean[d_k]:.1f}".replace("-", "−") for d_k in (wide, narrow)}
+    side = {d_model: "lower" if mean[d_model] < 0 else "higher" for d_model in (wide, narrow)}
+    same = rate[False] == rate[True]
+    best_rates = f"{rate[True]:g} in both cases" if same else f"{rate[False]:g} without it and {rate[True]:g} with it"
     return Measurement(
-        measured=f"without the division the loss ends higher by {more[wide]} nats per letter at d_k = {wide} and by "
-        f"{more[narrow]} at d_k = 4. At d_k = {wide} the best rate is {rate[False]:g} without it and "
-        f"{rate[True]:g} with it, and the largest weight of a query ends at {full:.1f}",
+        measured=f"without the division the loss ends {abs(mean[wide]):.1f} nats per letter {side[wide]} at d_k = "
+        f"{wide}, and {abs(mean[narrow]):.1f} {side[narrow]} at d_k = 4. At d_k = {wide} the best learning rate is "
+        f"{best_rates}; without the division the largest weight of a query ends at {full:.1f}",
         values=costs[wide],
         figures={"wide": costs[wide], "narrow": costs[narrow]},
         because="It depends on the width of the heads and on the length of training: after four times the steps, wide "
@@ -461,6 +465,7 @@ def one_matrix(size: Size) -> Measurement:
         f"{round(statistics.fmean(published), 2) + 0:.2f} with keys of one length and no token looking at itself",
         values=plain,
         figures={"plain": plain, "published": published},
-        because="It depends on the form. With nothing else changed, every token is the best answer to its own query; "
-        "the paper hides each token from itself, and then one matrix costs next to nothing here.",
+        because="It depends on the form. With nothing else changed, every token is the best answer to its own query. "
+        "The paper hides each token from itself; then one matrix costs half as much, and nothing after four times the "
+        "steps.",
     )

@@ -108,10 +108,10 @@ def similar_words(size: Size) -> Measurement:
     longer = [mean_cosine(two_tables(RATES[-1], seed, 1.0, 4 * steps)[1], animals) for seed in SEEDS]
     small, large, late = map(statistics.fmean, (near[0.02], near[1.0], longer))
     return Measurement(
-        measured=f"mean cosine of two animals after {steps:,} steps: {small:.1f} from rows of 0.02, {large:.1f} from "
-        f"rows of 1 (an animal and another word: {apart[0.02]:.1f}, {apart[1.0]:.1f}), at losses of "
-        f"{losses[0.02]:.1f} and {losses[1.0]:.1f}; from rows of 1 after {4 * steps:,} steps at the rate "
-        f"{RATES[-1]}: {late:.1f}",
+        measured=f"after {steps:,} steps two animals have a mean cosine of {small:.1f} if the rows begin at 0.02, and "
+        f"of {large:.1f} if they begin at 1 (an animal and another word: {apart[0.02]:.1f} and {apart[1.0]:.1f}). The "
+        f"losses are {losses[0.02]:.1f} and {losses[1.0]:.1f}. With a learning rate of {RATES[-1]}, rows of 1 reach "
+        f"{late:.1f} after {4 * steps:,} steps",
         values=near[1.0],
         figures={"small": near[0.02], "large": near[1.0], "longer": longer},
         because="It depends on the initialisation and on how far training goes. From small rows, animals become "
@@ -279,9 +279,9 @@ def tied_table() -> Measurement:
         [statistics.fmean(values[start::2]) for values in (like_input, like_output)] for start in (0, 1)
     )
     return Measurement(
-        measured="cosine of the tied table’s gradient with the gradient of an input and of an output table: "
-        f"{untrained[0]:.1f} and {untrained[1]:.1f} before training, {after[0]:.1f} and {after[1]:.1f} after it. "
-        f"One story reaches {looked_up:.0%} of the rows of an input table and {scored:.0%} of an output table",
+        measured=f"before training the tied table’s gradient has a cosine of {untrained[0]:.1f} with an input table’s "
+        f"and of {untrained[1]:.1f} with an output table’s; after training {after[0]:.1f} and {after[1]:.1f}. On "
+        f"average a story reaches {looked_up:.0%} of an input table’s rows and {scored:.0%} of an output table’s",
         values=like_output,
         figures={"like_input": like_input, "like_output": like_output},
         because="A look-up reaches only the rows that it copies. But every row computes a score, and every score "
@@ -411,9 +411,9 @@ def times_root_d(size: Size) -> Measurement:
     slow = best["without"].tried[RATES[0]] - best["with"].tried[RATES[0]]
     return Measurement(
         measured=f"words begin at {ratios['without']:.2f} times the size of their positions without the factor, and at "
-        f"{ratios['with']:.1f} times with it; training takes the {ratios['without']:.2f} to {grown:.0f}. Without it "
-        f"the loss ends {round(statistics.fmean(costs), 1) + 0:.1f} nats per letter higher at the best rates, and "
-        f"{round(slow, 1) + 0:.1f} at the rate {RATES[0]}",
+        f"{ratios['with']:.1f} times with it; training raises the {ratios['without']:.2f} to {grown:.0f}. Without "
+        f"the factor the loss ends {round(statistics.fmean(costs), 1) + 0:.1f} nats per letter higher at the best "
+        f"learning rates, and {round(slow, 1) + 0:.1f} higher at {RATES[0]}",
         values=costs,
         figures={"costs": costs},
         because="Nothing is lost: training enlarges small rows within its first steps, as fast as the learning rate "

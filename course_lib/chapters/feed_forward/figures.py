@@ -129,7 +129,7 @@ class StraightPieces(Drawing):
         axes.plot(self.x, self.target, color=GREY, linewidth=6, alpha=0.45, solid_capstyle="round")
         (self.total_line,) = axes.plot([], [], color=BLUE, linewidth=2.2)
         axes.set(xlim=(self.x[0], self.x[-1]), ylim=(-3, 3), xticks=range(7), xlabel="input x", ylabel="output y")
-        for height, text, color in ((2.3, "thick grey: target", INK), (1.7, "blue: sum of units", BLUE)):
+        for height, text, color in ((2.3, "thick grey: target", INK), (1.7, "blue: sum plus bias", BLUE)):
             axes.text(self.x[-1] * 1.03, height, text, color=color, fontsize=FONT, va="center")
         axes.text(self.x[-1] * 1.03, 1.1, "thin: single units", color=INK, fontsize=FONT, va="center")
         fix_layout(figure)

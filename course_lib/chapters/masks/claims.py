@@ -283,7 +283,7 @@ def empty_row() -> Measurement:
     return Measurement(
         measured=f"rows with a visible key differ by {max(apart):.1g} from those with −∞; a row without any puts "
         f"{100 * max(on_hidden):.0f}% of its weight on hidden keys; {' and '.join(n for n, f in fits.items() if f)} "
-        f"can hold the numbers, {' and '.join(n for n, f in fits.items() if not f) or 'none'} cannot",
+        f"can hold −1e6 and −1e9, {' and '.join(n for n, f in fits.items() if not f) or 'none'} cannot",
         values=on_hidden,
         figures={"apart": max(apart), "on_hidden": max(on_hidden), "fits": list(fits.values())},
         because="It depends on the row and on the number format. In a row without a visible key the weight goes to "

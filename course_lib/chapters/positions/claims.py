@@ -235,16 +235,15 @@ def slowest_hand() -> Measurement:
     return Measurement(
         measured=f"the first wavelength is {measured[512][0]:.1f} tokens; the last is {last[512]:,.0f} at "
         f"d_model = 512 and {last[8]:,.0f} at 8, where 10000 · 2π = {20_000 * torch.pi:,.0f}; after 10,000 tokens the "
-        f"slowest pair at 512 has made {10_000 / last[512]:.2f} of a rotation",
+        f"slowest hand at 512 has made {10_000 / last[512]:.2f} of a rotation",
         values=tuple(last.values()),
         figures={
             "geometric": all((waves[1:] / waves[:-1]).std().item() < 0.01 for waves in measured.values()),
             "first": [waves[0].item() / (2 * torch.pi) for waves in measured.values()],
             "last": [wave / (2 * torch.pi * 10_000) for wave in last.values()],
         },
-        because="It depends on d_model. The progression ends one step before 10000 · 2π, and that step is small only "
-        "if there are many steps: the slowest of the d_model / 2 pairs has the divisor 10000^((d_model − 2) / "
-        "d_model).",
+        because="It depends on d_model. The last of the d_model / 2 hands has the divisor "
+        "10000^((d_model − 2) / d_model), one step short of 10000. That step is small only if there are many hands.",
     )
 
 
@@ -292,8 +291,8 @@ def near_and_far() -> Measurement:
     of_100 = int(rises[:100].sum())
     return Measurement(
         measured=f"d_model = 128: cosine {curve[1]:.2f} one apart, {curve[10]:.2f} ten apart, {curve[100]:.2f} a "
-        f"hundred apart; it falls up to {first_rise} apart, then rises in {of_100} of the first 100 steps; to the "
-        f"left {'as' if same else 'other than'} to the right",
+        f"hundred apart; it falls as far as {first_rise} apart, and rises at {of_100} of the first 100 distances, "
+        f"{'the same' if same else 'not the same'} to the left and to the right",
         values=(of_100 / 100,),
         figures={"symmetrical": same, "near": curve[1].item(), "far": curve[100].item(), "rises": of_100},
         because="It depends on how far apart they are: the cosine falls at first, but a sum of cosines goes up and "
@@ -456,8 +455,8 @@ def relative_reach(size: Size) -> Measurement:
         f"with ALiBi, by {sinusoids} with sinusoids",
         values=grown["rope"][4],
         figures=less,
-        because="It depends on the encoding, on the length and on the width of the model. Longer texts contain "
-        "distances that RoPE was not trained on. ALiBi subtracts a number that continues along the same line.",
+        because="It depends on the encoding and on the length. Longer texts contain distances that RoPE was not "
+        "trained on. ALiBi subtracts a number that continues along the same line.",
     )
 
 
