@@ -233,9 +233,9 @@ def slowest_hand() -> Measurement:
     measured = {d_model: wavelengths(d_model) for d_model in (512, 8)}
     last = {d_model: waves[-1].item() for d_model, waves in measured.items()}
     return Measurement(
-        measured=f"the first wavelength is {measured[512][0]:.1f} tokens; the last is {last[512]:,.0f} at "
-        f"d_model = 512 and {last[8]:,.0f} at 8, where 10000 · 2π = {20_000 * torch.pi:,.0f}; after 10,000 tokens the "
-        f"slowest hand at 512 has made {10_000 / last[512]:.2f} of a rotation",
+        measured=f"the first wavelength is {measured[512][0]:.1f} tokens, as claimed. The last should be 10000 · 2π = "
+        f"{20_000 * torch.pi:,.0f}; it is {last[512]:,.0f} at d_model = 512 and {last[8]:,.0f} at d_model = 8. After "
+        f"10,000 tokens the slowest hand at 512 has made {10_000 / last[512]:.2f} of a rotation",
         values=tuple(last.values()),
         figures={
             "geometric": all((waves[1:] / waves[:-1]).std().item() < 0.01 for waves in measured.values()),
