@@ -133,6 +133,7 @@ TABLE_BEGIN, TABLE_END = "<!-- bench: written by `python -m course_lib refresh` 
 
 # README.md's words for what a chapter explains before it uses the short name.
 README_WORDS = {
+    "transformers": "`transformers`",
     "nanoGPT-shaped": "a model built like nanoGPT’s",
     "the matmul rate": "large matrix products",
     "the bare weights": "only the products with the weights",

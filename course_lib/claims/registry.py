@@ -125,6 +125,7 @@ class Source:
     """Who says it: author and year, title, a link that you can open, their words, and where they are found.
 
     quote: word for word; "…" marks what was left out. place: section, page, "abstract", …
+    quoted: the authors quote the claim, and do not make it themselves.
     """
 
     author: str
@@ -132,6 +133,7 @@ class Source:
     link: str
     place: str = ""
     quote: str = ""
+    quoted: bool = False
 
     def __post_init__(self):
         if not (self.author and self.title and self.link.startswith("https://")):
@@ -209,6 +211,8 @@ class Experiment:
     @property
     def by(self) -> str:
         """Who says it, in a few words: "Voita et al. 2019", or "after Voita et al. 2019" if the wording is ours."""
+        if self.source.quoted:
+            return f"quoted by {self.source.author}"
         return self.source.author if self.verbatim else f"after {self.source.author}"
 
     @property

@@ -211,7 +211,8 @@ def _readme(text: str) -> str:
         "teacher has released since. Nothing that you wrote is overwritten.",
         "If something is wrong, `.venv/bin/python -m course_lib doctor` says what it is and how to fix it.",
         "### Windows",
-        "In PowerShell 7, this command installs the course and opens it:",
+        "In the Command Prompt or in PowerShell 7, this command installs the course and opens it. (Windows PowerShell "
+        "5, which comes with Windows, does not know `&&`.)",
         f"```\n{windows[0]}\n```",
         "In every other command on this page, write `.venv\\Scripts\\python` instead of `.venv/bin/python`.",
         "### Linux",

@@ -1,6 +1,7 @@
 """The widget at the end of a chapter: the ladder up to its rung, and a button that trains this rung."""
 
 import html
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -143,10 +144,12 @@ def draw_record(path: Path = PICTURE) -> Path:
     recorded.cache_clear()
     *way, last = [rung for rung in RUNGS.values() if not rung.aside]
     heights = recorded()
-    figure = draw(Ladder([*way, replace(last, label="the course's model: wider, trained longer")], heights, {}))
+    figure = draw(Ladder([*way, replace(last, label="the course’s model: wider, trained longer")], heights, {}))
     first, end = heights[way[0].id], heights[last.id]
+    limit = math.ceil(100 * end.above) / 100  # the loss and the entropy are equal to two digits
     figure.suptitle(
-        f"The loss falls from {first.mean:.2f} to {end.mean:.2f} nats per token, {end.above:.2f} above the entropy",
+        f"The loss falls from {first.mean:.2f} to {end.mean:.2f} nats per token, "
+        f"less than {limit:.2f} above the entropy",
         fontsize=FONT + 1.5, x=0.01, ha="left",
     )  # fmt: skip
     write_whole(path, lambda part: part.write_bytes(png(figure)))

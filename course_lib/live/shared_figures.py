@@ -129,7 +129,7 @@ class NextToken(Drawing):
     truth: np.ndarray | None = None
     rows: int = 12
     model_name: str = "the model, T = 1"
-    now_name: str = "drawn from now"
+    now_name: str = "with these settings"
     truth_name: str = "Tinytown's exact chance"
     title: str = ""
 

@@ -50,19 +50,19 @@ def way_to_a_verdict(
     axes.text((x(at) + x(most)) / 2, 1.42, "refuted", ha="center", va="center", fontsize=FONT - 1, color=INK)
     axes.plot([x(at)] * 2, [0.65, 1.65], color=INK, linewidth=2)
     axes.text(0, 0.6, f"confirmed up to {at:g}", va="top", fontsize=FONT, color=INK)  # its box may be too narrow
+    axes.text(0, 0.32, f"◆ control: {beside:.1f}", va="top", fontsize=FONT, color=BLUE)
     axes.plot(
         [x(value) for value in values], [1.0] * len(values), "o", color=RED, markersize=11, markeredgecolor="white"
     )
     axes.text(x(min(values)), 0.6, f"{len(values)} seeds: {_list(values)}", va="top", fontsize=FONT, color=INK)
     axes.plot([x(beside)], [1.0], "D", color=BLUE, markersize=9, markeredgecolor="white", clip_on=False)
-    axes.text(max(x(beside) + 0.15, x(at) + 0.1), 1.0, "control", va="center", fontsize=FONT - 1, color=INK)
     axes.annotate("", (8.3, 1.15), (7.6, 1.15), arrowprops=arrow)
     colour, sign = MARKS[verdict]
     axes.plot([8.55], [1.15], sign, color=colour, markersize=13)
     axes.text(8.75, 1.15, verdict, va="center", fontsize=FONT, weight="bold", color=INK)
-    axes.set(xlim=(-0.15, 10.1), ylim=(0.1, 4.1))
+    axes.set(xlim=(-0.15, 10.1), ylim=(0.05, 4.1))
     axes.axis("off")
-    axes.set_title("A verdict follows from the figures, by a rule that was fixed before the run", loc="left")
+    axes.set_title("The verdict follows from the numbers, by a rule that was fixed before the run", loc="left")
     return figure
 
 

@@ -44,7 +44,7 @@ def still_to_write(decide: Callable[..., Any], measure: Callable[[int], Any], co
     elif values[0] != values[-1] or len({*values}) < 2:
         missing.append("measure: sample with the generator, so that each seed has its own number, the same every time")
     if _number(control) is None:
-        missing.append("control: return the same number for scores for which you know it")
+        missing.append("control: return the same number for scores whose largest weight you know")
     return missing
 
 

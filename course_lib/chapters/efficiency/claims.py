@@ -190,7 +190,7 @@ def score_memory() -> Measurement:
 def stored_verdict(plain: float, fused: float) -> str:
     """Compare the growth of the largest tensor, for four times the tokens, between two ways of computing attention.
 
-    confirmed: it grows by a factor of more than 15 in both ways
+    confirmed: the largest tensor grows by a factor of more than 15 in both ways
     refuted: it grows by a factor of less than 5 in one of them, so the memory is not required
     depends: it grows by a factor in between
     """
@@ -208,6 +208,7 @@ def stored_verdict(plain: float, fused: float) -> str:
         quote="We present a very simple algorithm for attention that requires O(1) memory with respect to sequence "
         "length and an extension to self-attention that requires O(log n) memory. This is in contrast with the "
         "frequently stated belief that self-attention requires O(n²) memory.",
+        quoted=True,
     ),
     control="Plain steps and PyTorch's fused kernel on the same queries, keys and values, with the same result. (A "
     "test of the course checks with PyTorch's allocator what the kernel keeps internally.)",

@@ -206,10 +206,12 @@ def wavelengths(d_model: int, furthest: int = 10_000) -> Tensor:
 
 
 def slowest_hand_verdict(geometric: bool, first: list[float], last: list[float]) -> str:
-    """Compare the wavelengths with the two ends that are named; first and last as fractions of these, per d_model.
+    """Compare the measured wavelengths with the claim.
+
+    first, last: the shortest and the longest, divided by those that the claim names; one number for each d_model.
 
     confirmed: each is a fixed multiple of the one before, and both ends are within 1%
-    depends: they form such a progression and begin there, but miss the last end by more at some d_model
+    depends: they form such a progression and begin at 2π, but miss the last end by more at some d_model
     refuted: they form no such progression, or begin elsewhere
     """
     if not geometric or any(abs(each - 1) > 0.01 for each in first):
@@ -224,16 +226,16 @@ def slowest_hand_verdict(geometric: bool, first: list[float], last: list[float])
         "That is, each dimension of the positional encoding corresponds to a sinusoid. The wavelengths form a "
         "geometric progression from 2π to 10000 · 2π."
     ),
-    control="the wavelengths measured in the table, at d_model = 512 as in the paper, and at d_model = 8",
+    control="the wavelengths measured in the table of sinusoids, at d_model = 512 as in the paper, and at d_model = 8",
     verdict=slowest_hand_verdict,
 )
 def slowest_hand() -> Measurement:
     measured = {d_model: wavelengths(d_model) for d_model in (512, 8)}
     last = {d_model: waves[-1].item() for d_model, waves in measured.items()}
     return Measurement(
-        measured=f"the first wavelength is {measured[512][0]:.1f} tokens; the last is {last[512]:,.0f} at "
-        f"d_model = 512 and {last[8]:,.0f} at 8, where 10000 · 2π = {20_000 * torch.pi:,.0f}; after 10,000 tokens the "
-        f"slowest hand at 512 has made {10_000 / last[512]:.2f} of a rotation",
+        measured=f"the first wavelength is {measured[512][0]:.1f} tokens, as claimed. The last should be 10000 · 2π = "
+        f"{20_000 * torch.pi:,.0f}; it is {last[512]:,.0f} at d_model = 512 and {last[8]:,.0f} at d_model = 8. After "
+        f"10,000 tokens the slowest hand at 512 has made {10_000 / last[512]:.2f} of a rotation",
         values=tuple(last.values()),
         figures={
             "geometric": all((waves[1:] / waves[:-1]).std().item() < 0.01 for waves in measured.values()),

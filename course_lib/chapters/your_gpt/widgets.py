@@ -26,7 +26,7 @@ def fault_slider(function: Callable) -> LiveFigure:
         largest = np.array([(yours[name] - theirs[name]).abs().max().item() for name in NAMES])
         try:
             found, by = function(yours, theirs, TOLERANCE)
-            return largest, found, f"It returns {found!r}, {float(by):.1g}."
+            return largest, found, f"The function returns {found!r}, {float(by):.1g}."
         except Exception as error:
             return largest, None, went_wrong(error)
 
