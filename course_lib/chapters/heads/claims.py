@@ -167,9 +167,10 @@ def time_by_heads() -> Measurement:
         for way, need_weights in (("with the weights kept", True), ("fused", False)):
             one, eight, many = best_seconds([partial(layer, x, need_weights=need_weights) for layer in layers])
             ratios[way] = [eight / one, many / one]
-    told = "; ".join(f"{way} {eight:.1f} and {many:.1f}" for way, (eight, many) in ratios.items())
+    (kept_eight, kept_many), (eight, many) = ratios.values()
     return Measurement(
-        measured=f"256 tokens, d_model = 512; time of 8 and of 64 heads divided by that of 1: {told}",
+        measured=f"256 tokens, d_model = 512: with the weights kept, 8 heads take {kept_eight:.1f} times and 64 heads "
+        f"{kept_many:.1f} times as long as one; fused, {eight:.1f} and {many:.1f} times",
         values=tuple(ratio for both in ratios.values() for ratio in both),
         figures=dict(zip(("kept", "fused"), ratios.values())),
         because="It depends on how many heads there are and on the kernel. The multiplications stay the same, but "
@@ -471,7 +472,7 @@ def removal() -> Measurement:
     return Measurement(
         measured=f"{_span(by_loss)} of {heads} heads, if a tenth of the loss over whole stories counts as harm; "
         f"{_span(strictly)} if a hundredth does; {_span(by_both)} if the answers to every kind of question count as "
-        f"well ({gentler} with means instead of zeros)",
+        f"well ({gentler} if a removed head gives its average result instead of zeros)",
         values=tuple(each / heads for each in by_both),
         figures={"by_loss": list(by_loss), "by_both": list(by_both), "strictly": strictly, "heads": heads},
         because="It depends on what counts as performance. An average hides what a head is for: removing some heads "
@@ -548,9 +549,9 @@ def looking() -> Measurement:
     most = head_confidence()
     layer, head = divmod(int(most.argmax()), most.shape[1])
     return Measurement(
-        measured=f"in one model of 16 heads {sum(confident) / len(SEEDS):.0%} of the confident heads are needed, and "
-        f"{sum(others) / len(SEEDS):.0%} of the others ({sum(above) / len(SEEDS):.0%} of those above layer 0); the "
-        f"most confident one, head {layer}.{head} ({most.max():.1f}), can be removed at no cost",
+        measured=f"in one model, {sum(confident) / len(SEEDS):.0%} of the {sure.sum()} confident heads are needed, and "
+        f"on average {sum(others) / len(SEEDS):.0%} of the other {(~sure).sum()} ({sum(above) / len(SEEDS):.0%} of "
+        f"those above layer 0); the most confident one, head {layer}.{head} ({most.max():.2f}), can be removed at no cost",
         values=tuple(confident),
         figures={"confident": confident, "others": others, "above": above},
         because="A large weight shows where a head reads; removing the head shows whether the model needs it. Voita et "
@@ -635,8 +636,8 @@ def specialise() -> Measurement:
     pairs = [dissociations(removal_costs(seed)[0][..., 1:]) for seed in SEEDS]
     always = set.intersection(*map(set, pairs))
     return Measurement(
-        measured=f"for every seed, {len(always)} pairs of heads of one layer are each needed for a kind of question "
-        "that the other is not needed for",
+        measured=f"for every seed the same {len(always)} pairs of heads of one layer: each head is needed for a kind "
+        "of question that its partner is not needed for",
         values=tuple(float(len(each)) for each in pairs),
         figures={"pairs": [len(each) for each in pairs], "always": len(always)},
         because="Removing one head costs one kind of answer, and removing another head of its layer costs another "

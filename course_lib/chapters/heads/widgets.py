@@ -120,9 +120,8 @@ def shapes_and_costs() -> LiveFigure:
         title = refusal(d_model, n_heads)
         if fits(d_model, n_heads):
             pairs = share_of_pairs(T, d_model)
-            title = (
-                f"Comparing pairs of tokens is {percent(pairs)} of the work; the projections are {percent(1 - pairs)}"
-            )
+            others = percent(1 - pairs)
+            title = f"Steps 4 and 6 (pairs of tokens) are {percent(pairs)} of the work; the projections are {others}"
         return figures.StepsAndCosts(rows(B, T, d_model, n_heads), title)
 
     def describe(B, T, d_model, n_heads):

@@ -131,9 +131,9 @@ def depth() -> Measurement:
     )
     return Measurement(
         measured=f"over {DEPTH} untrained blocks: {mild:.0f} times with PyTorch's initialisation, {wild:.0e} times "
-        f"with Xavier's; {mild ** (1 / DEPTH):.2f} and {wild ** (1 / DEPTH):.1f} times per block; growth in the later "
-        f"half divided by that in the first {min(without):.1f}–{max(without):.1f}, with pre-norm {min(with_norms):.1f}–"
-        f"{max(with_norms):.1f}",
+        f"with Xavier's; {mild ** (1 / DEPTH):.2f} and {wild ** (1 / DEPTH):.1f} times per block; logarithm of the "
+        f"growth in blocks {DEPTH // 2 + 1}–{DEPTH}, divided by that in blocks 1–{DEPTH // 2} (1 = exponential): "
+        f"{min(without):.1f}–{max(without):.1f}; with pre-norm {min(with_norms):.1f}–{max(with_norms):.1f}",
         values=without,
         figures={"without": without, "with_norms": with_norms},
         because="The output of a block is about proportional to its input, so each block multiplies; with PyTorch's "
@@ -182,8 +182,9 @@ def any_depth() -> Measurement:
             "within_bounds": all(1 + n / 2 <= run[n] ** 2 <= 1 + 3 * n / 2 for run in pre for n in after),
             "post_steady": all(abs(run[n] ** 2 - 1) < 0.1 for run in post for n in after),
         },
-        because="Post-norm resets the stream after every branch. Pre-norm resets only what the branches read: each "
-        "branch adds to the stream, whose standard deviation grows like the square root of the depth before training.",
+        because="Post-norm resets the stream after every branch. With pre-norm each branch adds to the stream: before "
+        "training its mean square, the claim’s “scale”, grows linearly with depth, and its standard deviation grows "
+        "like √depth.",
     )
 
 
@@ -288,8 +289,8 @@ def rms_quality(size: Size) -> Measurement:
         f"{_signed(min(behind))} to {_signed(max(behind))} by seed",
         values=behind,
         figures={"behind": behind},
-        because="On average the model loses a few hundredths of a nat here when the mean is no longer subtracted. From "
-        "one seed to another the difference varies by more than that, so these models cannot decide.",
+        because="On average the loss is a few hundredths of a nat higher here when the mean is no longer subtracted. "
+        "From one seed to another the difference varies by more than that, so these models cannot decide.",
     )
 
 
@@ -592,5 +593,6 @@ def rms_speed() -> Measurement:
         values=ratios,
         figures={"ratios": ratios},
         because="It depends on the implementation: RMSNorm does less arithmetic, which shows when both are written by "
-        "hand. Between finished kernels the better written one is faster, and a norm is a small part of a model.",
+        "hand. Between finished kernels the better written one is faster, and on our processor norms take little of a "
+        "model's time.",
     )
