@@ -102,9 +102,9 @@ def initial_loss() -> Measurement:
     large, untied = (first_losses(343, 128, 1.0, tied) for tied in (True, False))
     return Measurement(
         measured=f"{statistics.fmean(small):.2f} nats above ln V with 343 words and d_model = 128, "
-        f"{statistics.fmean(gpt2):.1f} with GPT-2's 50,257 and 768; with an embedding table from N(0, 1), "
-        f"over {50 * math.floor(min(large) / 50)} nats if it is tied to the output, {statistics.fmean(untied):.1f} "
-        "nats if the output has its own, small table",
+        f"{statistics.fmean(gpt2):.1f} with GPT-2's 50,257 tokens and 768 features; with an embedding table from "
+        f"N(0, 1), over {50 * math.floor(min(large) / 50)} nats if it is tied to the output, "
+        f"{statistics.fmean(untied):.1f} nats if the output has its own, small table",
         values=(*small, *gpt2),
         figures={"small": statistics.fmean(small), "gpt2": statistics.fmean(gpt2)},
         because="It depends on the width. The gap is about half the variance of the logits, 0.02² · d_model / 2: 0.03 "
@@ -133,7 +133,7 @@ def stream_growth(n_layers: int, scaled: bool, seed: int = 0, std: float = 1.0) 
 
 
 def branch_scale_verdict(plain: list[float], divided: list[float]) -> str:
-    """Measure how much larger the sum of all branches is at 32 layers than at 2 (mean of the seeds), with an embedding
+    """Measure how much larger the sum of all branches is at 32 blocks than at 2 (mean of the seeds), with an embedding
     table from N(0, 1) and with one from N(0, 0.02²).
 
     confirmed: with both tables it grows by a factor below 1.5 with the division, and above 1.5 without
@@ -157,7 +157,7 @@ def branch_scale_verdict(plain: list[float], divided: list[float]) -> str:
         "used. We scale the weights of residual layers at initialization by a factor of 1/√N where N is the number of "
         "residual layers.",
     ),
-    control="the same untrained stacks of 2 and 32 layers, tokens and seeds, without the division; all of it with an "
+    control="the same untrained stacks of 2 and 32 blocks, tokens and seeds, without the division; all of it with an "
     "embedding table from N(0, 1), and with the usual one from N(0, 0.02²)",
     verdict=branch_scale_verdict,
     seeds=SEEDS,
@@ -170,11 +170,11 @@ def branch_scale() -> Measurement:
     }
     plain, divided = ([statistics.fmean(grown[scaled, std]) for std in (1.0, 0.02)] for scaled in (False, True))
     return Measurement(
-        measured=f"the sum of all branches with 32 layers, compared with 2, for a table from N(0, 1): {plain[0]:.1f} "
+        measured=f"the sum of all branches with 32 blocks, compared with 2, for a table from N(0, 1): {plain[0]:.1f} "
         f"times without the division, {divided[0]:.1f} with it; from N(0, 0.02²): {plain[1]:.1f} and {divided[1]:.1f}",
         values=(*grown[True, 1.0], *grown[True, 0.02]),
         figures={"plain": plain, "divided": divided},
-        because="Sixteen times more independent branches add up to √16 = 4 times as much, and the division removes "
+        because="Sixteen times as many independent branches add up to √16 = 4 times as much, and the division removes "
         "about this factor. We measured before training, in narrow models.",
     )
 
@@ -435,13 +435,14 @@ def lens(size: Size) -> Measurement:
     said = (", ".join(f"{mean:.1f}" for mean in values) for values in (means[1:], readable[1:]))
     return Measurement(
         measured="nats after blocks 1 to {}: {} through the lens, {} through a reader fitted to each; a block makes it "
-        "worse for up to {}% and {}% of the tokens".format(
+        "worse for up to {}% of the tokens through the lens and {}% through the readers".format(
             len(means) - 1, *said, *(5 * round(20 * share) for share in worse)
         ),
         values=(*means, *readable),
         figures={"lens": means, "fitted": readable},
-        because="In this one model each block improves the prediction on average, and the first contributes most: the "
-        "lens reads early blocks badly. For a single token a block may undo what an earlier one wrote.",
+        because="In this one model each block improves the prediction on average, and the first contributes most, with "
+        "fitted readers as well. The lens reads early blocks badly. For a single token a block may undo what an "
+        "earlier one wrote.",
     )
 
 
