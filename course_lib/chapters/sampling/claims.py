@@ -235,8 +235,9 @@ def most_probable() -> Measurement:
     both = sum(map(all, zip(better, longer)))
     return Measurement(
         measured=f"From {both} of {len(STARTS)} beginnings, 16 beams find a text that is more probable and no shorter; "
-        f"from {sum(better) - both} only a shorter one, and from {len(STARTS) - sum(better)} none. From the empty one, "
-        f"ln p is {searched[0][0]:.0f} ({searched[0][1]} words) against {greedy[0][0]:.0f} ({greedy[0][1]}).",
+        f"from {sum(better) - both} only a shorter one, and from {len(STARTS) - sum(better)} none. From an empty "
+        f"beginning, ln p is {searched[0][0]:.0f} ({searched[0][1]} words), and {greedy[0][0]:.0f} "
+        f"({greedy[0][1]} words) by greedy search.",
         values=[other[0] - one[0] for one, other in zip(greedy, searched)],
         figures={"greedy": greedy, "searched": searched},
         because="It depends on the beginning. Where the first words of greedy search are a poor choice, the beams find "
@@ -303,8 +304,9 @@ def circles() -> Measurement:
         f"begins after {min(begins)} to {max(begins)} tokens.",
         values=greedy,
         figures={"greedy": greedy, "drawn": drawn},
-        because="Without randomness the same past leads to the same next word. Our wording leaves out “quickly”: no "
-        "text of fewer than 150 tokens repeats itself here, and the model sees only 96 at a time.",
+        because="Without randomness the same past leads to the same next word. Von Platen writes “quickly”. Our "
+        "wording leaves that out: no text of fewer than 150 tokens repeats itself here, and the model sees only 96 at "
+        "a time.",
     )
 
 
@@ -449,7 +451,7 @@ def creative() -> Measurement:
         values=[seed[0] for seed in found[1.5]],
         figures={"more_words": more_words, "more_pairs": more_pairs, "sense": sense[1:]},
         because="It depends on where you start. From T = 0 to T = 1 variety grows, and most texts make sense. From T = "
-        "1 to 1.5 variety hardly grows, and impossible words spoil half of the texts.",
+        "1 to 1.5 variety hardly changes, and impossible words spoil half of the texts.",
     )
 
 

@@ -283,15 +283,15 @@ def scaling() -> Measurement:
         far_above.append(larger.loss / above(larger.parameters, larger.tokens))
     return Measurement(
         measured=f"for the shipped model a straight power law predicts {min(straight):.2f} to {max(straight):.2f} "
-        f"nats, less than the entropy, {entropy:.2f}; the measured loss divided by its prediction is "
-        f"{statistics.fmean(near):.2f} for the model of 64 features and {statistics.fmean(far):.2f} for the shipped "
-        f"one; by a power law of the loss above the entropy {statistics.fmean(near_above):.2f} and "
-        f"{statistics.fmean(far_above):.2f}",
+        f"nats, less than the entropy, {entropy:.2f}; the measured loss, entropy included, divided by its "
+        f"prediction is {statistics.fmean(near):.2f} for the model of 64 features and {statistics.fmean(far):.2f} for "
+        f"the shipped one; with a power law of the loss above the entropy, it is {statistics.fmean(near_above):.2f} "
+        f"and {statistics.fmean(far_above):.2f}",
         values=tuple(straight),
         figures={"straight": tuple(round(each, 3) for each in straight), "entropy": round(entropy, 3)},
         because="A loss cannot stay below the entropy, so a straight law must fail somewhere. We measured where: "
-        "near the runs it was fitted to, it is hardly off. The authors' models were far above the entropy of their "
-        "text.",
+        "near the runs it was fitted to, its error is still small. The authors' models were far above the entropy of "
+        "their text.",
     )
 
 
@@ -389,13 +389,13 @@ def resume(size: Size) -> Measurement:
     each = ", ".join(f"without {piece} {statistics.fmean(differs[piece]):.1f}" for piece in PIECES[1:])
     at_the_end = ", ".join(f"{round(more, 2) + 0:+.2f} at the rate {rate:g}" for rate, more in zip(RESUME_RATES, worse))
     return Measurement(
-        measured=f"held-out loss after {steps} steps, without the optimizer's averages minus with them: "
+        measured=f"change of the held-out loss after {steps} steps if the optimizer's averages are lost: "
         f"{at_the_end}; largest difference from the uninterrupted losses on the way, in nats: "
         f"{max(differs[PIECES[0]]):.0f} from the full checkpoint, {each}",
         values=tuple(ends),
         figures={"whole": max(differs[PIECES[0]]), "worse": tuple(round(each, 3) for each in worse)},
         because="It depends on the learning rate. AdamW's two averages start at 0 again. This always changes the "
-        "losses on the way, but it harms the end only at high rates.",
+        "losses on the way, but it raises the final held-out loss only at high rates.",
     )
 
 
