@@ -178,8 +178,8 @@ def alignment(size: Size) -> Measurement:
     same = [i == j for english, _ in pairs.sample(200) for i, j in pairs.alignment(english)]
     return Measurement(
         measured=f"The best head of the course's translator looks most at the translated word for {aligned[0]:.0%} "
-        f"of the French words ({by_kind}); in three more translators it is {_tenths(aligned[1:])}. The word at the "
-        f"same position would be right for {statistics.fmean(same):.0%}.",
+        f"of the French words ({by_kind}); in three more translators it is {_tenths(aligned[1:])}. Always "
+        f"looking at the English word in the same position would be right for {statistics.fmean(same):.0%}.",
         values=aligned,
         figures={"aligned": aligned},
         because="It depends on the word and on the training run. An auxiliary (a, ont) often has no separate "
@@ -268,7 +268,8 @@ def heads(size: Size) -> Measurement:
     between = [each["between the two"][0] for each in lost]
     of_self = [[each[kind] for kind in ("encoder", "decoder")] for each in lost]
     return Measurement(
-        measured=f"Correct words that go wrong in three translators. {' '.join(said)}",
+        measured="Of the words that three full translators get right, these fractions go wrong when heads are "
+        f"removed. {' '.join(said)}",
         values=between,
         figures={
             "between": between,
