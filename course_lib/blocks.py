@@ -22,7 +22,7 @@ from course_lib.positions import RelativeBias, added_positions, relative_positio
 class TransformerBlock(Layer):
     """Add the outputs of two branches to the residual stream x: attention, then feed-forward.
 
-    In pre-norm only the inputs of branches are normalised, so gradients pass through the stream unchanged; in post-norm
+    In pre-norm only the inputs of branches are normalized, so gradients pass through the stream unchanged; in post-norm
     each sum is. If parallel, both branches read the same x. With cross_attention a third branch in between attends to a
     context. Blocks of the decoder family and blocks with cross_attention are causal: no token sees a later one.
 

@@ -479,7 +479,7 @@ def require_hf_config(config: object) -> None:
 
 
 def require_hf_settings(quantization_config: object, **rope: object) -> None:
-    """Raise ValueError unless RoPE's setting is a dictionary and the weights are not quantised."""
+    """Raise ValueError unless RoPE's setting is a dictionary and the weights are not quantized."""
     for name, value in rope.items():
         if not isinstance(value, Mapping):
             raise ValueError(f"{name}={value!r:.80} must be a dictionary, such as {{'rope_type': 'default'}}")

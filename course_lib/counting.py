@@ -229,7 +229,7 @@ def training_flops(config: TransformerConfig, n_tokens: int, T: int | None = Non
     3 · forward_flops per token: the backward pass needs two matrix products for each one in the forward pass. With N
     weights in linear layers this is the well-known 6 · N per token (Kaplan et al. 2020, section 2.1), plus
     12 · n_layers · T · d_model for the pairs in attention. recomputed: with checkpoint_activations the forward pass
-    runs twice, so 4 instead of 3. The extra FLOPs take time, but do not count in model FLOPs utilisation (MFU).
+    runs twice, so 4 instead of 3. The extra FLOPs take time, but do not count in model FLOPs utilization (MFU).
     """
     require_arguments(training_flops, locals())
     checks.require_at_least_one(n_tokens=n_tokens)
@@ -238,22 +238,22 @@ def training_flops(config: TransformerConfig, n_tokens: int, T: int | None = Non
 
 
 def training_days(
-    config: TransformerConfig, n_tokens: int, n_gpus: int, peak_flops: float, utilisation: float,
+    config: TransformerConfig, n_tokens: int, n_gpus: int, peak_flops: float, utilization: float,
     T: int | None = None, recomputed: bool = False,
 ) -> float:  # fmt: skip
-    """Return the duration of training in days: training_flops / (n_gpus · peak_flops · utilisation) / 86,400 s.
+    """Return the duration of training in days: training_flops / (n_gpus · peak_flops · utilization) / 86,400 s.
 
     Args:
         peak_flops: peak FLOP/s of one GPU according to its maker: 312e12 for an A100, 989e12 for an H100, in 16 bits.
-        utilisation: the fraction of it that is reached, in (0, 1]: 0.3 to 0.5 in published runs on thousands of GPUs.
+        utilization: the fraction of it that is reached, in (0, 1]: 0.3 to 0.5 in published runs on thousands of GPUs.
             The rest is lost waiting for memory, for other GPUs, and for repairs after failures.
-    Errors: ValueError for a size below 1 or a utilisation outside (0, 1].
+    Errors: ValueError for a size below 1 or a utilization outside (0, 1].
     Source: Narayanan et al. 2021, section 5.1; Chowdhery et al. 2022 (PaLM), section 4.1.
     """
     checks.require_at_least_one(n_gpus=n_gpus)
     checks.require_positive(peak_flops=peak_flops)
-    checks.require_share(utilisation=utilisation)
-    return training_flops(config, n_tokens, T, recomputed) / (n_gpus * peak_flops * utilisation) / 86_400
+    checks.require_share(utilization=utilization)
+    return training_flops(config, n_tokens, T, recomputed) / (n_gpus * peak_flops * utilization) / 86_400
 
 
 def all_reduce_bytes(config: TransformerConfig, n_processes: int, bytes_per_element: int = 4) -> int:

@@ -1,6 +1,6 @@
 """GPT: the parts assembled into a decoder, which generates text.
 
-Chapter 9 (Radford et al. 2019; Touvron et al. 2023). This module also initialises models and computes their loss.
+Chapter 9 (Radford et al. 2019; Touvron et al. 2023). This module also initializes models and computes their loss.
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ class DecoderOnly(Stack):
 
 
 def initialize(model: Any) -> None:
-    """Initialise a model with config.n_layers as in GPT-2: linear layers and tables N(0, 0.02²), biases 0, norms 1.
+    """Initialize a model with config.n_layers as in GPT-2: linear layers and tables N(0, 0.02²), biases 0, norms 1.
 
     Its predictions are then almost uniform, with a loss of about ln V. Source: Radford et al. 2019, section 2.3.
     """
@@ -74,7 +74,7 @@ def initialize(model: Any) -> None:
 
 
 def initialize_writers(block: TransformerBlock, n_layers: int) -> None:
-    """Initialise layers that write to the residual stream with std 0.02 / √(their number): sums then do not grow."""
+    """Initialize layers that write to the residual stream with std 0.02 / √(their number): sums then do not grow."""
     writers = [module for name, module in block.named_modules() if name.endswith(("out_proj", "down_proj"))]
     for writes_to_stream in writers:
         nn.init.normal_(writes_to_stream.weight, std=0.02 / (len(writers) * n_layers) ** 0.5)

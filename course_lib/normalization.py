@@ -24,7 +24,7 @@ class LayerNorm(Layer):
         d_model: features of a token. bias: whether to learn a shift.
         eps: added to the variance, inside the root, so that equal features give zeros instead of dividing by zero.
 
-    Parameters: `weight` (d_model,), initialised to ones; `bias` (d_model,), initialised to zeros, or None.
+    Parameters: `weight` (d_model,), initialized to ones; `bias` (d_model,), initialized to zeros, or None.
     Shapes: x (…, d_model) → the same. Errors: ValueError if d_model < 1, eps ≤ 0, or a wrong last dimension.
     Source: Ba, Kiros & Hinton 2016, "Layer Normalization".
     """
@@ -59,7 +59,7 @@ class RMSNorm(Layer):
         d_model: features of a token.
         eps: added to the mean square, inside the root, so that a zero vector stays zero and causes no division by 0.
 
-    Parameters: `weight` (d_model,), initialised to ones. There is no bias, and the mean is not subtracted.
+    Parameters: `weight` (d_model,), initialized to ones. There is no bias, and the mean is not subtracted.
     Shapes: x (…, d_model) → the same. Errors: ValueError if d_model < 1, eps ≤ 0, or a wrong last dimension.
     Source: Zhang & Sennrich 2019, "Root Mean Square Layer Normalization", eq. 4.
     """

@@ -64,7 +64,7 @@ class SinusoidalPositions(Layer):
 class LearnedPositions(Layer):
     """Add one learned vector per position: y = x + weight[:T].
 
-    Parameters: `weight` (max_seq_len, d_model), initialised from N(0, 0.02²). The table has no row for
+    Parameters: `weight` (max_seq_len, d_model), initialized from N(0, 0.02²). The table has no row for
     position max_seq_len or later, so the model cannot read longer sequences.
     Shapes: x (B, T, d_model) → the same. positions: (T,) or (B, T), one per token; 0 … T − 1 unless given.
     Errors: ValueError for a position outside 0 … max_seq_len − 1, or if the last dimension is not d_model.
@@ -210,7 +210,7 @@ class RelativeBias(Layer):
     Half of the bins hold one distance each; the others become wider and wider, up to FURTHEST. If queries see later
     keys, each direction has half of the bins. Otherwise all later keys share bin 0, and the causal mask hides them.
 
-    Parameters: `weight` (BINS, n_heads), initialised from N(0, 0.02²). both_ways: whether a query sees later keys.
+    Parameters: `weight` (BINS, n_heads), initialized from N(0, 0.02²). both_ways: whether a query sees later keys.
     Source: Raffel et al. 2020 (T5), section 2.1.
     """
 

@@ -79,7 +79,7 @@ def require_same(what: str, numbers: list[float], remedy: str) -> None:
 
 def draw_apart() -> None:
     """Give each process its own random numbers, so that dropout differs between them. Call this after the weights are
-    initialised; batches have their own generator."""
+    initialized; batches have their own generator."""
     if rank():
         torch.manual_seed(torch.initial_seed() + rank())
 

@@ -31,7 +31,7 @@ TABLES: dict[str, dict[str, type]] = {
     "guesses": {"answer": str, "confidence": int, "right": int},
     "outcomes": {"seen": int},  # has the learner read the verdict on this guess?
     "answers": {"name": str, "source": str},  # a passing answer as a complete program; for a reflection, its text
-    "mistakes": {"name": str, "hinted": str},  # the last recognised mistake; the last one with a hint shown
+    "mistakes": {"name": str, "hinted": str},  # the last recognized mistake; the last one with a hint shown
     "choices": {"first": str, "changed": int},  # the first choice; has it been changed since?
     "rungs": {
         "nats": float,
@@ -43,7 +43,7 @@ SQL = {int: "INTEGER NOT NULL DEFAULT 0", str: "TEXT NOT NULL DEFAULT ''", float
 Entry = dict[str, Any]
 Entries = dict[str, Entry]  # by id
 Watcher = Callable[[str, str, str], None]
-watchers: list[Watcher] = []  # called for every committed guess and recognised mistake, as by a live room
+watchers: list[Watcher] = []  # called for every committed guess and recognized mistake, as by a live room
 
 PRACTICE = ":practice:"
 _practising = False

@@ -280,7 +280,7 @@ def specs(folder: Path) -> dict[str, tuple[Callable, Callable[[], dict]]]:
         "training_flops": (counting.training_flops, made(config=tiny, n_tokens=9, T=3, recomputed=True)),
         "training_days": (
             counting.training_days,
-            made(config=tiny, n_tokens=9, n_gpus=2, peak_flops=1e3, utilisation=0.5, T=3, recomputed=True),
+            made(config=tiny, n_tokens=9, n_gpus=2, peak_flops=1e3, utilization=0.5, T=3, recomputed=True),
         ),
         "all_reduce_bytes": (counting.all_reduce_bytes, made(config=tiny, n_processes=2, bytes_per_element=4)),
         # --------------------------------------------------------------------------------------------------- efficiency
@@ -520,7 +520,7 @@ ACCEPTED: list[tuple[str, str, str, str]] = [
     ("*", "qk_norm|eps|norm_eps|factor|high|original|low|theta|rope_theta|peak_flops|max_norm|penalty"
      "|repetition_penalty|temperature|weight_decay", "huge|2 ** 40|tiny|a half|zero", "a number in its range"),
     ("train|clip", "max_norm", "None|inf", "gradients are never scaled down"),
-    ("*", "top_p|min_p|p|utilisation|rotary_share", "tiny|a half", "a share in (0, 1]"),
+    ("*", "top_p|min_p|p|utilization|rotary_share", "tiny|a half", "a share in (0, 1]"),
     ("*", "rope_scaling|scaling", "a huge in it", "a factor of any size"),
     ("make_optimizer", "betas", "a half in it", "a number in [0, 1)"),
     ("learning_rate|train", "step|peak|warmup|total|floor", "inf|zero|huge|2 ** 40|tiny|a half",

@@ -308,7 +308,7 @@ def test_a_learner_reads_every_result_and_no_line_on_hints(tmp_path, graded):
         assert sum(tag == "img" for tag, _ in page.elements) == pictures
     assert any(result.picture for each in graded for result in each.results)
     known = EXERCISES["masks.causal"].misconceptions[0].name
-    assert f"Recognised mistake: {known}" in found["Zoë"].text()
+    assert f"Recognized mistake: {known}" in found["Zoë"].text()
 
 
 def test_a_learner_reads_the_points_of_every_chapter(tmp_path, graded):

@@ -56,7 +56,7 @@ def test_days_on_a_thousand_gpus_are_those_published_within_a_twentieth(config, 
 
 
 def test_gpu_hours_of_llama_3_1_are_those_of_its_model_card_within_an_eighth():
-    """30.84 million hours on H100s (model card), at 38 to 43% utilisation (Grattafiori et al. 2024, table 4: 400
+    """30.84 million hours on H100s (model card), at 38 to 43% utilization (Grattafiori et al. 2024, table 4: 400
     TFLOP/s on 16,384). The hours hold interruptions too."""
     hours = training_days(LLAMA_3_405B, 156 * 10**11, 16_384, H100, 400e12 / H100) * 24 * 16_384
     assert hours == pytest.approx(30.84e6, rel=1 / 8)
@@ -118,12 +118,12 @@ def test_a_thousand_processes_send_hardly_more_than_two():
         ({"n_gpus": 0}, "n_gpus must be a whole number of at least 1, got 0"),
         ({"n_gpus": 1.5}, r"n_gpus must be a whole number of at least 1, got 1\.5"),
         ({"peak_flops": 0}, "peak_flops must be a positive number, got 0"),
-        ({"utilisation": 40}, r"utilisation must be in \(0, 1\], got 40"),
+        ({"utilization": 40}, r"utilization must be in \(0, 1\], got 40"),
         ({"T": 0}, "T must be a whole number of at least 1, got 0"),
     ],
 )
 def test_a_cost_of_nothing_is_refused(wrong, message):
     with pytest.raises(ValueError, match=message):
-        training_days(**{"config": GPT_3, "n_tokens": 10, "n_gpus": 1, "peak_flops": A100, "utilisation": 0.4} | wrong)
+        training_days(**{"config": GPT_3, "n_tokens": 10, "n_gpus": 1, "peak_flops": A100, "utilization": 0.4} | wrong)
     with pytest.raises(ValueError, match="n_processes must be a whole number of at least 1, got 0"):
         all_reduce_bytes(GPT_3, 0)

@@ -93,7 +93,7 @@ def test_gradients_of_a_branch_of_two_matrices_are_those_of_plain_modules():
 
 
 def test_a_plain_stack_vanishes_or_explodes_by_the_size_of_its_weights():
-    """Its verdict may not be read off one initialisation: 2.5 times nn.Linear's weights bring all of the gradient."""
+    """Its verdict may not be read off one initialization: 2.5 times nn.Linear's weights bring all of the gradient."""
     default, tuned = (
         statistics.median(blocks.tanh_gradients(50, False, gain, seed=seed)[0] / 8 for seed in range(9))
         for gain in (1.0, 2.5)

@@ -1,4 +1,4 @@
-"""Hints follow the mistake that was recognised, and otherwise come in turn."""
+"""Hints follow the mistake that was recognized, and otherwise come in turn."""
 
 import pytest
 import torch

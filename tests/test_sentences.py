@@ -17,7 +17,7 @@ WITHDRAWN = {
     r"the purpose of the √d": "Vaswani et al. 2017 give no reason for the factor √d_model",
     r"commonest mistake": "nobody counted the mistakes",
     r"decoder writes what is missing(?!, gap by gap)": "T5's does, gap by gap; BART's writes the whole text again",
-    r"little of the future comes through": "a late mask, renormalised, is the right mask up to rounding",
+    r"little of the future comes through": "a late mask, renormalized, is the right mask up to rounding",
     r"what masking after the softmax would give": "it gives 0.09, 0.09: the hidden scores are larger",
     r"which is harmless|blocks are harmless": "whether growth with depth does harm was not measured, and is contested",
     r"largest tenth": "the figure is the 95th of 100, so the largest twentieth",
@@ -93,7 +93,7 @@ WITHDRAWN = {
     r"300 is far worse than not knowing": "the question says over 500",
     r"then animals, then the right one": "after block 3 the lens shows a mix, led by a colour",
     r"With one layer deleted a trained model keeps 72": "half of a finding: the paper names the early and final layers",
-    r"Initialised correctly, a model.s first loss is ln V": "at GPT-2's width it is 0.16 nats more",
+    r"Initialized correctly, a model.s first loss is ln V": "at GPT-2's width it is 0.16 nats more",
     r"feed-forward layers hold about two thirds\.": "four fifths where keys and values have few heads",
     r"removes one of the two largest matrices": "an identity, and not Press & Wolf's claim",
     r"removes exactly this factor": "from a table of N(0, 0.02²) the branches grow by 4.5 to 4.8, and not by 4",
@@ -111,7 +111,7 @@ WITHDRAWN = {
     # attention
     r"learning becomes a lottery": "that was the factor √d_k of the chain rule; none at the scores is far larger",
     r"a far larger one for a few|one in ten gets a jolt": "the largest twentieth are 1.3 times as large as scaled ones",
-    r"Initialisation does not cause it": "true of numbers of 0.02; with nn.Linear's own, wide heads begin saturated",
+    r"Initialization does not cause it": "true of numbers of 0.02; with nn.Linear's own, wide heads begin saturated",
     r"preferably a small one": "a comment that told what the guess below it asks",
     # heads
     r"only an earlier layer can (have told|tell) it": "one layer whose keys are mixed with those before forms one, too",

@@ -387,4 +387,4 @@ _TEMPLATES.filters |= {
     "rounded": rounded,
     "share": share_of_points,
 }
-_TEMPLATES.tests["recognised"] = _recognised
+_TEMPLATES.tests["recognized"] = _recognized

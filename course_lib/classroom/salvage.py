@@ -101,7 +101,7 @@ def _found(pattern: str) -> Callable[[str], object]:
     return re.compile(pattern, re.MULTILINE).search
 
 
-_NEWER: list[tuple[Version, str, Callable[[str], object]]] = [  # since when, what, and how it is recognised
+_NEWER: list[tuple[Version, str, Callable[[str], object]]] = [  # since when, what, and how it is recognized
     ((3, 12), "type parameters", _found(r"^[ \t]*+(?:async[ \t]++)?(?:def|class)[ \t]++\w++\[")),
     ((3, 12), "a `type` statement", _found(r"^[ \t]*+type[ \t]++\w++(?:\[[^\]\n]*+\])?[ \t]*+=")),
     ((3, 12), "quotes inside of an f-string's quotes", _found(rf"""{_F}(["']){_FIELDS}\{{(?!\{{)[^"'}}\n]*+\1""")),

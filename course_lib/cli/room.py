@@ -28,7 +28,7 @@ def add(commands: argparse._SubParsersAction) -> None:
             "Opens a room on your machine. Its projector page shows a guess of the course, an address and a code. "
             "Learners join voluntarily and anonymously: by phone at that address, or in a notebook with "
             '`from course_lib.room import join` and `join("ADDRESS", "CODE")`. Then your machine receives their '
-            "committed guesses and the names of the mistakes that check recognises, and nothing else. You see how many "
+            "committed guesses and the names of the mistakes that check recognizes, and nothing else. You see how many "
             "have voted. Reveal ends the vote and shows the histogram, the measurement and the reason. A second view "
             "shows the most frequent mistakes by exercise."
         ),

@@ -125,7 +125,7 @@ def guide(text: str) -> str:
         exercises = [exercise for exercise in EXERCISES.values() if exercise.chapter == chapter]
         points, minutes = sum(e.points for e in exercises), sum(e.minutes for e in exercises)
         lines += ["", f"## Chapter {chapter}: {points} points, about {minutes} minutes", ""]
-        lines += ["| exercise | kind | points | minutes | mistakes that are recognised |", "|---|---|---|---|---|"]
+        lines += ["| exercise | kind | points | minutes | mistakes that are recognized |", "|---|---|---|---|---|"]
         for e in exercises:
             mistakes = "; ".join(m.name for m in e.misconceptions) or "–"
             lines.append(f"| `{e.id}` {e.title} | {e.kind} | {e.points or '–'} | {e.minutes} | {mistakes} |")

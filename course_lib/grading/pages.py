@@ -70,7 +70,7 @@ learners see its signature and docstring, and the rest is cut out (where that is
 Cases go from small to large, stages from the basic thing to the edge cases: stages that pass earn their share of the
 points up to the first that fails, or rather up to the last one before it whose cases depend on the seed: the others
 could be typed in. Experiments, and code that is judged by what a probe saw, earn all or nothing. Where no mistake is
-recognised, the first failing case is shown.
+recognized, the first failing case is shown.
 
 A class is called as Case(*args, init=(…)): it is built with `init`, given the reference's weights, called
 with `args`. What is no plain data, a model or an optimizer, comes as `Given(make, *data)`, `make` from the chapter's

@@ -22,7 +22,7 @@ EMPHASIS = re.compile(r"(?<![\w*])\*([^\W_](?:[\w ’'-]*\w)?)\*(?![\w*])")
 ALSO, PERHAPS = (
     "; also ",
     " (perhaps)",
-)  # in the name of what was recognised: between two mistakes, and after a likeness
+)  # in the name of what was recognized: between two mistakes, and after a likeness
 SIGNS = {  # symbol, word, colour of the badge behind white letters
     "passed": ("✓", "Passed", "#1a7f37"),
     "failed": ("✗", "Not yet", "#b3261e"),
@@ -66,7 +66,7 @@ class Result:
 
     @property
     def mistakes(self) -> list[str]:
-        """The names of the mistakes that were recognised: none, one or two."""
+        """The names of the mistakes that were recognized: none, one or two."""
         return self.misconception.removesuffix(PERHAPS).split(ALSO) if self.misconception else []
 
     @property
@@ -139,7 +139,7 @@ class Hint:
     number: int
     of: int
     text: str
-    mistake: str = ""  # that was recognised, where the hint helps with it
+    mistake: str = ""  # that was recognized, where the hint helps with it
     in_turn: bool = True
 
     @property

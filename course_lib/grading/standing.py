@@ -23,11 +23,11 @@ def keep(result: Result) -> None:
 
     if result.status != "unanswered":
         record.change("exercises", result.exercise_id, note)
-        recognised = next(iter(result.mistakes), "")
-        if recognised or result.exercise_id in record.entries("mistakes"):
-            record.change("mistakes", result.exercise_id, lambda entry: entry.update(name=recognised))
-        if recognised:
-            record.announce("mistake", result.exercise_id, recognised)
+        recognized = next(iter(result.mistakes), "")
+        if recognized or result.exercise_id in record.entries("mistakes"):
+            record.change("mistakes", result.exercise_id, lambda entry: entry.update(name=recognized))
+        if recognized:
+            record.announce("mistake", result.exercise_id, recognized)
 
 
 def in_turn(exercise: Choice, answer: Any, result: Result) -> Result:
@@ -63,7 +63,7 @@ def keep_text(exercise: Reflection, answer: Any, result: Result) -> str:
 def next_hint(exercise: Exercise) -> Hint:
     """Return the next hint of an exercise; after the last one, the last one again.
 
-    Where a mistake was recognised, the hint that its page names for it comes first, once. Where that is the next one
+    Where a mistake was recognized, the hint that its page names for it comes first, once. Where that is the next one
     anyway, it counts as such.
     """
     number, mistake = _hint_on_the_mistake(exercise)
@@ -79,7 +79,7 @@ def next_hint(exercise: Exercise) -> Hint:
 
 
 def _hint_on_the_mistake(exercise: Exercise) -> tuple[int, str]:
-    """The number of the hint that helps with the mistake recognised last, and its name: once, then 0 and ""."""
+    """The number of the hint that helps with the mistake recognized last, and its name: once, then 0 and ""."""
     entry = record.entries("mistakes").get(exercise.id)
     if not entry or not entry["name"] or entry["name"] == entry["hinted"]:
         return 0, ""

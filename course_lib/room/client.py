@@ -1,6 +1,6 @@
 """A learner's side of the room: `join("192.168.1.20:8890", "K7QF 3MXW")` in a notebook, `leave()`.
 
-After joining, the answer of each guess that is committed and the name of each mistake that `check` recognises go to the
+After joining, the answer of each guess that is committed and the name of each mistake that `check` recognizes go to the
 room, and nothing else. A thread of its own sends them, and tries again where it fails: a notebook waits for none of it.
 """
 
@@ -140,7 +140,7 @@ _seats: list[Seat] = []  # one at most
 def join(address: str, code: str) -> None:
     """Join the live room of a class: `join("192.168.1.20:8890", "K7QF 3MXW")`, as on the projector; `leave()` ends it.
 
-    From then on the answer of each guess that you commit, and the name of each mistake that `check` recognises, go to
+    From then on the answer of each guess that you commit, and the name of each mistake that `check` recognizes, go to
     the room: without your name, and nothing else. Where nobody answers, you go on as always, and what waits is sent
     later.
 
@@ -170,7 +170,7 @@ def join(address: str, code: str) -> None:
     _seats.append(seat)
     record.watchers.append(seat.tell)
     print(
-        f"{said}. Until leave(), the answers that you commit and the names of mistakes that check recognises are sent "
+        f"{said}. Until leave(), the answers that you commit and the names of mistakes that check recognizes are sent "
         "to the room, without your name."
     )
 

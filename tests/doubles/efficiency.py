@@ -319,7 +319,7 @@ DOUBLES = {
     "efficiency.online_softmax": [
         (old_mix_kept_unscaled, ("only the sum rescaled", "scaling missing")),
         (full_blocks_from_zero, ("short last block left out", "maximum begins at 0")),
-        (mix_over_d_not_normalised, ("scaled by D", "not divided by the sum")),
+        (mix_over_d_not_normalized, ("scaled by D", "not divided by the sum")),
     ],
     "efficiency.quadratic": [
         (means_one_length_at_a_time, ("mean time", "length after length")),

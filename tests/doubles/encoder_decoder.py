@@ -98,6 +98,6 @@ DOUBLES = {
     "encoder_decoder.decoder_block": [
         (nothing_masked, ("no causal mask", "padding ignored")),
         (future_seen_and_last_residual_lost, ("causal mask transposed", "no residual stream around the feed-forward")),
-        (memory_normed_without_triangle, ("source normalised", "no causal mask")),
+        (memory_normed_without_triangle, ("source normalized", "no causal mask")),
     ],
 }

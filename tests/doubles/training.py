@@ -31,9 +31,9 @@ def raw_exponentials_and_minus_hundred(logits, targets, ignore_index=-100):
     x = logits[valid]
     y = targets[valid]
     exps = torch.exp(x)
-    normaliser = exps.sum(dim=-1)
+    normalizer = exps.sum(dim=-1)
     correct = torch.take_along_dim(x, y[:, None], dim=-1)[:, 0]
-    return torch.mean(torch.log(normaliser) - correct)
+    return torch.mean(torch.log(normalizer) - correct)
 
 
 def short_and_unseeded(ids, batch_size, T, generator):
@@ -162,12 +162,12 @@ def tiny_steps_last_loss(model, ids, targets, steps):
 
 def echo_with_late_losses(model, ids, targets, steps):
     history = []
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(steps):
         loss = model(ids, ids)[1]
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         with torch.no_grad():
             history.append(float(model(ids, ids)[1]))
     return history

@@ -342,7 +342,7 @@ RIGHT = {
     "efficiency.quadratic": [exponent_by_polyfit_of_medians, exponent_by_lstsq_after_warming_up],
     "efficiency.rnn_or_attention": [seconds_by_medians, seconds_as_tensors],
     "efficiency.quantize": [bytes_row_by_row, bytes_by_the_norm, bytes_in_numpy],
-    "efficiency.int8_linear": [int8_dequantised_first, int8_by_einsum, int8_output_by_output],
+    "efficiency.int8_linear": [int8_dequantized_first, int8_by_einsum, int8_output_by_output],
     "efficiency.speculative": [speculated_in_python, speculated_all_at_once],
     "efficiency.sliding_window": [window_with_triangles, window_row_by_row, window_in_lists],
 }

@@ -68,14 +68,14 @@ class RMSNormByNorm(nn.Module):
 
 
 class RMSNormInFloat32(nn.Module):
-    """Normalised in float32, brought back to the dtype of x, then scaled: the manner of models in half precision."""
+    """Normalized in float32, brought back to the dtype of x, then scaled: the manner of models in half precision."""
 
     def __init__(self, d_model, eps=1e-6):
         super().__init__()
         self.eps, self.weight = eps, nn.Parameter(torch.ones(d_model))
 
     def forward(self, x):
-        return self.normalised(x.float()).type_as(x) * self.weight
+        return self.normalized(x.float()).type_as(x) * self.weight
 
     def normalised(self, x):
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
@@ -87,7 +87,7 @@ class RMSNormScaledInFloat32(RMSNormInFloat32):
     def forward(self, x):
         came_as = x.dtype
         x = x.to(torch.float32)
-        return (self.normalised(x) * self.weight.to(torch.float32)).to(came_as)
+        return (self.normalized(x) * self.weight.to(torch.float32)).to(came_as)
 
 
 class RMSNormWithAFloat32Mean(RMSNormInFloat32):

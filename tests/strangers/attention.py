@@ -366,7 +366,7 @@ STRANGERS = {
         entropy_by_distributions,
         entropy_with_nan_to_num,
         entropy_row_by_row,
-        entropy_from_the_normaliser,
+        entropy_from_the_normalizer,
     ],
     "attention.score_variance": [variance_with_a_generator, variance_as_mean_square, variance_in_python],
     "attention.scaled_dot_product": [

@@ -550,7 +550,7 @@ STRANGERS = {
         with_a_large_negative_number,
     ],
     "efficiency.online_softmax": [
-        normalised_at_every_block,
+        normalized_at_every_block,
         tiles_of_queries_too,
         as_a_scan,
         halves_joined,

@@ -137,9 +137,9 @@ def with_matrices_of_heads(x, memory, W_Q, W_K, W_V, W_O, n_heads, lengths=None)
     if lengths is not None:
         where = where & (torch.arange(memory.shape[1]) < lengths[:, None])[:, None, None, :]
     top = torch.where(where, logits, -torch.inf).amax(-1, keepdim=True).clamp(min=torch.finfo(logits.dtype).min)
-    unnormalised = torch.where(where, torch.exp(torch.where(where, logits - top, 0.0)), 0.0)
-    total = unnormalised.sum(-1, keepdim=True)
-    weights = unnormalised / torch.where(total == 0, 1.0, total)
+    unnormalized = torch.where(where, torch.exp(torch.where(where, logits - top, 0.0)), 0.0)
+    total = unnormalized.sum(-1, keepdim=True)
+    weights = unnormalized / torch.where(total == 0, 1.0, total)
     return torch.einsum("bhts,bshk,hkd->btd", weights, v, wo)
 
 

@@ -178,7 +178,7 @@ def by_pairs_of_tokens(logits, p):
 
 STRANGERS = {
     "sampling.temperature": [
-        warped_and_normalised,
+        warped_and_normalized,
         by_a_tensor_of_temperature,
         in_place_on_a_copy,
         row_by_row_in_python,

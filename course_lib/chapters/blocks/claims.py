@@ -429,7 +429,7 @@ def why_residual_verdict(ratios: list[float]) -> str:
         "process.",
     ),
     control="the same untrained stacks of 8 and 24 blocks with residuals; and stacks without residuals whose "
-    "attention is initialised to each token itself",
+    "attention is initialized to each token itself",
     verdict=why_residual_verdict,
     seeds=SEEDS,
 )
@@ -521,12 +521,12 @@ def no_residual_verdict(usual: list[float], designed: list[float], frequencies: 
         "location-dependent rescaling to achieve faithful signal propagation in vanilla transformers.",
     ),
     control="the same 8 blocks (with norms, which the paper's models lack), batches and steps; with residuals as "
-    "well, from either initialisation; each of the four at its own best rate",
+    "well, from either initialization; each of the four at its own best rate",
     verdict=no_residual_verdict,
     seeds=SEEDS,
 )
 def no_residual(size: Size) -> Measurement:
-    """Final losses of eight blocks with and without residuals, from two initialisations."""
+    """Final losses of eight blocks with and without residuals, from two initializations."""
     steps = size.steps(STEPS)
     best = {
         (arrangement, start): at_best_rate(partial(trained, arrangement, 8, 1 / 6, start, steps), LOWER_RATES, SEEDS)

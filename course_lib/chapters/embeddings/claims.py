@@ -114,7 +114,7 @@ def similar_words(size: Size) -> Measurement:
         f"{late:.1f} after {4 * steps:,} steps",
         values=near[1.0],
         figures={"small": near[0.02], "large": near[1.0], "longer": longer},
-        because="It depends on the initialisation and on how far training goes. From small rows, animals become "
+        because="It depends on the initialization and on how far training goes. From small rows, animals become "
         "similar at once. From large rows it takes longer, because many small steps have to overwrite the random "
         "numbers.",
     )

@@ -185,7 +185,7 @@ def tying_losses(
     tied: bool, std: float, seed: int = 0, steps: int = STEPS, large_output: bool = False, peak: float = 4e-3
 ) -> tuple[float, ...]:
     """Return the loss of every step of a small run on Tinytown, with an embedding table from N(0, std²). large_output:
-    a separate output table is also initialised from N(0, std²), as a tied one is."""
+    a separate output table is also initialized from N(0, std²), as a tied one is."""
     tokenizer = WordTokenizer()
     torch.manual_seed(seed)
     config = TransformerConfig(

@@ -40,17 +40,17 @@ def meaning(name: str) -> str:
     kinds = {
         "token_embedding": "the tokens as vectors (B, T, d_model)",
         "positions": "tokens and positions: the input of the first block (B, T, d_model)",
-        "norm1": "the residual stream, normalised for attention (B, T, d_model)",
+        "norm1": "the residual stream, normalized for attention (B, T, d_model)",
         "query": "the queries of the tokens (B, H, T, D)",
         "key": "the keys of the tokens (B, H, S, D)",
         "value": "the values of the tokens (B, H, S, D)",
         "weights": "attention weights (B, H, T, S)",
         "heads": "the output of each head (B, H, T, D)",
         "attention": "what attention adds to the residual stream (B, T, d_model)",
-        "norm2": "the residual stream, normalised for the feed-forward network (B, T, d_model)",
+        "norm2": "the residual stream, normalized for the feed-forward network (B, T, d_model)",
         "hidden": "the hidden units after their activation (B, T, d_ff)",
         "feed_forward": "what the feed-forward network adds to the residual stream (B, T, d_model)",
-        "final_norm": "the residual stream, normalised for the output (B, T, d_model)",
+        "final_norm": "the residual stream, normalized for the output (B, T, d_model)",
         "output": "logits of the next token (B, T, V)",
     }
     last = name.split(".")[-1]

@@ -578,7 +578,7 @@ def look_statistics(model: DecoderOnly, stories: Sequence[Sequence[int]]) -> tup
     return torch.stack(difference).mean(0), torch.stack(width).mean(0)
 
 
-SHARPENED = 36  # times these scores, random heads of GPT-2's initialisation look about as sharply as the trained ones
+SHARPENED = 36  # times these scores, random heads of GPT-2's initialization look about as sharply as the trained ones
 
 
 def random_heads(config: TransformerConfig, seed: int, sharpened: float = SHARPENED) -> DecoderOnly:
@@ -628,7 +628,7 @@ def specialise_verdict(pairs: list[int], always: int) -> str:
     ),
     control="two heads of the same layer, removed one at a time, with the same questions; other questions for each "
     "seed",
-    verdict=specialise_verdict,
+    verdict=specialize_verdict,
     seeds=SEEDS,
 )
 def specialise() -> Measurement:

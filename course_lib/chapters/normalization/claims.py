@@ -92,11 +92,11 @@ def evenness(spreads: Sequence[float]) -> float:
 
 def depth_verdict(without: Sequence[float], with_norms: Sequence[float]) -> str:
     """Compare the growth in blocks 26 to 50 with that in blocks 1 to 25, as logarithms; a ratio of 1 is
-    exponential growth. One ratio for each initialisation and seed, without norms and with pre-norm.
+    exponential growth. One ratio for each initialization and seed, without norms and with pre-norm.
 
     confirmed: the ratio is above 0.7 without norms, and at least 1.5 times that with pre-norm, with either
-        initialisation
-    refuted: it is below 0.5 without norms, with either initialisation
+        initialization
+    refuted: it is below 0.5 without norms, with either initialization
     depends: neither of these
     """
     if min(without) > 0.7 and all(bare >= 1.5 * normed for bare, normed in zip(without, with_norms)):
@@ -115,7 +115,7 @@ def depth_verdict(without: Sequence[float], with_norms: Sequence[float]) -> str:
         quote="However, even if we use He initialization within the residual block, the values in the forward pass "
         "increase exponentially as we move through the network.",
     ),
-    control="the same blocks, weights and tokens with pre-norm; two initialisations in daily use",
+    control="the same blocks, weights and tokens with pre-norm; two initializations in daily use",
     verdict=depth_verdict,
     seeds=TEN_SEEDS,
 )
@@ -130,7 +130,7 @@ def depth() -> Measurement:
         [evenness(run) for each in INITIALIZATIONS for run in runs[norm, each]] for norm in (None, "pre")
     )
     return Measurement(
-        measured=f"over {DEPTH} untrained blocks: {mild:.0f} times with PyTorch's initialisation, {wild:.0e} times "
+        measured=f"over {DEPTH} untrained blocks: {mild:.0f} times with PyTorch's initialization, {wild:.0e} times "
         f"with Xavier's; {mild ** (1 / DEPTH):.2f} and {wild ** (1 / DEPTH):.1f} times per block; logarithm of the "
         f"growth in blocks {DEPTH // 2 + 1}–{DEPTH}, divided by that in blocks 1–{DEPTH // 2} (1 = exponential): "
         f"{min(without):.1f}–{max(without):.1f}; with pre-norm {min(with_norms):.1f}–{max(with_norms):.1f}",
@@ -158,7 +158,7 @@ def any_depth_verdict(within_bounds: bool, post_steady: bool) -> str:
         "Xiong et al. 2020",
         "On Layer Normalization in the Transformer Architecture",
         "https://arxiv.org/abs/2002.04745",
-        place="§ 3.3, on Lemma 2, at initialisation",
+        place="§ 3.3, on Lemma 2, at initialization",
         quote="As we can see from Lemma 2, the scale of the hidden states in the Post-LN Transformer keeps to be the "
         "same in expectation while the scale of the hidden states in the Pre-LN Transformer grows linearly along with "
         "the depth.",

@@ -480,7 +480,7 @@ def learned_equal_verdict(differences: list[float]) -> str:
         "We also experimented with using learned positional embeddings … instead, and found that the two versions "
         "produced nearly identical results"
     ),
-    control="the same model, stories and seeds, both tables equally large at initialisation; each at its best rate",
+    control="the same model, stories and seeds, both tables equally large at initialization; each at its best rate",
     verdict=learned_equal_verdict,
     seeds=SEEDS,
 )

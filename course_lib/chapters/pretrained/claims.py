@@ -190,7 +190,7 @@ def missing_verdict(not_worse: float, small: float) -> str:
         "inference.",
     ),
     control="The same model and stories with all matrices loaded; one matrix at a time keeps its random "
-    "initialisation.",
+    "initialization.",
     verdict=missing_verdict,
     seeds=SEEDS,
 )

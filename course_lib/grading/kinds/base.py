@@ -123,7 +123,7 @@ class Valued(Exercise):
             self.require(known, "every misconception must be a dictionary with keys of the reference")
 
     def unless(self, problems: Mapping[str, str | None], made: Callable[[Any, float], bool]) -> Result:
-        """Return passed without problems; otherwise the misconception that `made` recognises, and which parts are not
+        """Return passed without problems; otherwise the misconception that `made` recognizes, and which parts are not
         right, or the problems.
 
         problems: the name of each part, "" for an answer that has none, and what is wrong with it, if anything.

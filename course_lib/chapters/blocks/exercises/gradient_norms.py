@@ -19,7 +19,7 @@ def gradient_norms(weights, biases, x):
 
 
 def tanh_layers(rng, depth, B, D, dtype=torch.float32):
-    """Return weights and biases initialised as in `nn.Linear`, and inputs."""
+    """Return weights and biases initialized as in `nn.Linear`, and inputs."""
     bound = 1 / math.sqrt(D)
     weights = (2 * torch.rand(depth, D, D, generator=rng, dtype=torch.float64) - 1) * bound
     biases = (2 * torch.rand(depth, D, generator=rng, dtype=torch.float64) - 1) * bound

@@ -39,7 +39,7 @@ SIZES = {"vocab_size": 12, "d_model": 24, "n_blocks": 12}
 
 @stage
 def twelve_blocks(seed):
-    "Two untrained models of twelve blocks, one of each order, Xavier initialisation; 16 batches; learning rate 0.01."
+    "Two untrained models of twelve blocks, one of each order, Xavier initialization; 16 batches; learning rate 0.01."
     rng = generator(seed)
     follows = torch.randperm(12, generator=rng)
     inputs = torch.randint(12, (16, 4, 8), generator=rng)  # (steps, B, T)

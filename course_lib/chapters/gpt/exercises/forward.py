@@ -52,7 +52,7 @@ def text_for(rng, sizes, B, T, n_blocks, **more):
 
 @stage
 def no_block(seed):
-    "No blocks: look tokens up, add the vectors of their positions, normalise, compare with the output table."
+    "No blocks: look tokens up, add the vectors of their positions, normalize, compare with the output table."
     rng = generator(seed)
     return [text_for(rng, SMALL, 1, 1, 0), text_for(rng, SMALL, 1, 3, 0), text_for(rng, ODD, 2, 4, 0)]
 

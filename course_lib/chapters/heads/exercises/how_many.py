@@ -79,7 +79,7 @@ def down_and_up(seed):
 
 @stage
 def learnt_by_heart(seed):
-    "The same batch again and again: the models memorise it, which says little about other stories."
+    "The same batch again and again: the models memorize it, which says little about other stories."
     batches, held_out = told_stories(seed + 2, 1, B=4)
     make_model = small_models("models of 16 features")
     return [Case(make_model, [4], batches * 6, held_out, 0.01, [seed + 1])]

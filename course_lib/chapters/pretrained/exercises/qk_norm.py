@@ -45,7 +45,7 @@ def normed(seed):
 
 @stage
 def with_gains(seed):
-    "Several heads: each head of each token is normalised separately, and all heads share the gains."
+    "Several heads: each head of each token is normalized separately, and all heads share the gains."
     rng = generator(seed)
     return [
         heads(rng, 1, 2, 2, 3, 4, turned=False),

@@ -33,7 +33,7 @@ SAME_LOSS = 0.01  # nats per token: a loss that is computed twice differs by far
 
 @stage
 def one_batch(seed):
-    "A small model and one batch of random ids: 120 steps, and only memorising the batch can lower the loss this far."
+    "A small model and one batch of random ids: 120 steps, and only memorizing the batch can lower the loss this far."
     rng = generator(seed)
     rows = torch.randint(MEMORY["vocab_size"], (4, 9), generator=rng)
     rows[:, 0] = torch.randperm(MEMORY["vocab_size"], generator=rng)[:4]  # the first token identifies a row
