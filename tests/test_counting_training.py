@@ -63,7 +63,7 @@ def test_gpu_hours_of_llama_3_1_are_those_of_its_model_card_within_an_eighth():
     assert hours < 30.84e6
 
 
-def test_llama_65b_at_its_published_speed_takes_its_published_days_at_a_utilisation_that_is_usual():
+def test_llama_65b_at_its_published_speed_takes_its_published_days_at_a_utilization_that_is_usual():
     """Touvron et al. 2023, section 2.4: 380 tokens per second and GPU on 2,048 A100, 21 days for 1.4 trillion."""
     speed = 380 * training_flops(LLAMA_65B, 10**6) / 10**6  # FLOP per second and GPU
     assert 0.4 < speed / A100 < 0.55
@@ -77,7 +77,7 @@ def test_training_is_three_forward_passes_and_a_fourth_where_they_are_computed_a
     assert training_flops(config, 640, T=64, recomputed=True) == 4 * forward_flops(config, 64, batch=10)
 
 
-def test_days_halve_with_twice_the_gpus_and_with_twice_the_utilisation():
+def test_days_halve_with_twice_the_gpus_and_with_twice_the_utilization():
     days = training_days(preset("gpt2"), 10**9, 1, A100, 0.2)
     assert training_days(preset("gpt2"), 10**9, 2, A100, 0.2) == pytest.approx(days / 2)
     assert training_days(preset("gpt2"), 10**9, 1, A100, 0.4) == pytest.approx(days / 2)

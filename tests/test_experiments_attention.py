@@ -138,7 +138,7 @@ def test_one_matrix_for_both_makes_scores_symmetric():
     torch.testing.assert_close(scores, scores.transpose(-2, -1))
 
 
-def test_whether_wide_heads_begin_saturated_depends_on_the_initialisation():
+def test_whether_wide_heads_begin_saturated_depends_on_the_initialization():
     """512 keys: the classes of PyTorch begin with scores of about 4, numbers of 0.02 at 128 features with 0.6."""
     torch.manual_seed(0)
     x = torch.randn(512, 128)

@@ -140,7 +140,7 @@ def test_a_misconception_is_named_only_if_it_fits_every_case(toy):
     assert grade("toy.double", lambda x: x * 0.5 if x.ndim == 1 else x, 0).misconception is None
 
 
-def test_a_misconception_that_raises_is_recognised_by_its_error(toy):
+def test_a_misconception_that_raises_is_recognized_by_its_error(toy):
     toy(misconceptions=[Misconception("matrix product", lambda x: x @ torch.ones(9, 9), "That is @.")])
     assert grade("toy.double", lambda x: x.matmul(torch.ones(9, 9)), 0).misconception == "matrix product"
     assert grade("toy.double", lambda x: x + torch.ones(9), 0).misconception is None

@@ -57,7 +57,7 @@ def test_the_same_mistake_again_gives_no_second_hint_and_another_one_does():
     assert hint(ATTENTION).mistake == "no mask"
 
 
-def test_without_a_recognised_mistake_hints_come_in_turn():
+def test_without_a_recognized_mistake_hints_come_in_turn():
     check(ATTENTION, attention(scaled=False))
     check(ATTENTION, lambda *args: args[0])
     first, second = hint(ATTENTION), hint(ATTENTION)

@@ -69,7 +69,7 @@ def test_a_page_of_code_with_its_module_is_an_exercise(written):
     assert does(exercise, exercise.reference) == 10.0, "the reference itself stays as it is"
 
 
-def test_a_mistake_that_is_recognised_is_the_one_that_the_page_names(written, monkeypatch):
+def test_a_mistake_that_is_recognized_is_the_one_that_the_page_names(written, monkeypatch):
     exercise = written(PAGE)
     monkeypatch.setitem(catalogue.EXERCISES, "masks.toy", exercise)
     from course_lib.grading import grade

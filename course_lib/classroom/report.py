@@ -355,7 +355,7 @@ def _earned(results: Iterable[Result]) -> int:
     return sum(result.earned for result in results)
 
 
-def _recognised(result: Result) -> bool:
+def _recognized(result: Result) -> bool:
     """Say whether the mistake has a name of its own: of a wrong option the sentence says it all."""
     return bool(result.misconception) and not get(result.exercise_id).options
 

@@ -76,7 +76,7 @@ def full_blocks_from_zero(q, k, v, block_size):
     return numerator / denominator
 
 
-def mix_over_d_not_normalised(q, k, v, block_size):
+def mix_over_d_not_normalized(q, k, v, block_size):
     top = q.new_full(q.shape[:-1], -math.inf)
     output = None
     for keys, values in zip(torch.split(k, block_size, -2), torch.split(v, block_size, -2)):

@@ -260,7 +260,7 @@ def bytes_in_numpy(W):
     return [torch.from_numpy(np.rint(w / scale[:, None]).astype(np.int8)), torch.from_numpy(scale)]
 
 
-def int8_dequantised_first(x, q, scale):
+def int8_dequantized_first(x, q, scale):
     return F.linear(x, (q * scale[:, None]).to(x.dtype))
 
 

@@ -77,7 +77,7 @@ class RMSNormInFloat32(nn.Module):
     def forward(self, x):
         return self.normalized(x.float()).type_as(x) * self.weight
 
-    def normalised(self, x):
+    def normalized(self, x):
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
 
 

@@ -149,7 +149,7 @@ def entropy_row_by_row(scores, d_k, scaled):
     return out
 
 
-def entropy_from_the_normaliser(scores, d_k, scaled):
+def entropy_from_the_normalizer(scores, d_k, scaled):
     """ln of the sum of exps, less the mean score."""
     s = scores / math.sqrt(d_k) if scaled else scores
     p = s.softmax(-1)

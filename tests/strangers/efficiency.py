@@ -136,7 +136,7 @@ def with_a_large_negative_number(q, k, v, cache):
 # --- block by block ---------------------------------------------------------------------------------------------------
 
 
-def normalised_at_every_block(Q, K, V, block_size):
+def normalized_at_every_block(Q, K, V, block_size):
     """FlashAttention's first paper: the output is divided at once, and corrected by l_old / l_new."""
     scale = 1.0 / math.sqrt(Q.shape[-1])
     O = torch.zeros((*Q.shape[:-1], V.shape[-1]), dtype=Q.dtype)  # noqa: E741

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 # --- softmax with a temperature ---------------------------------------------------------------------------------------
 
 
-def warped_and_normalised(scores, temperature):
+def warped_and_normalized(scores, temperature):
     """transformers: a warper divides, and the softmax is taken in float32."""
     if temperature == 0:
         return F.one_hot(scores.argmax(dim=-1), num_classes=scores.shape[-1]).type_as(scores)

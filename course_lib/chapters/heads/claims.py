@@ -551,7 +551,8 @@ def looking() -> Measurement:
     return Measurement(
         measured=f"in one model, {sum(confident) / len(SEEDS):.0%} of the {sure.sum()} confident heads are needed, and "
         f"on average {sum(others) / len(SEEDS):.0%} of the other {(~sure).sum()} ({sum(above) / len(SEEDS):.0%} of "
-        f"those above layer 0); the most confident one, head {layer}.{head} ({most.max():.2f}), can be removed at no cost",
+        f"those above layer 0); the most confident one, head {layer}.{head} ({most.max():.2f}), can be removed at no "
+        "cost",
         values=tuple(confident),
         figures={"confident": confident, "others": others, "above": above},
         because="A large weight shows where a head reads; removing the head shows whether the model needs it. Voita et "
@@ -608,7 +609,7 @@ def dissociations(costs: Float[Tensor, "layers H questions"]) -> list[tuple[int,
     ]
 
 
-def specialise_verdict(pairs: list[int], always: int) -> str:
+def specialize_verdict(pairs: list[int], always: int) -> str:
     """Count the pairs of heads of one layer that are each needed (0.5 nats) for what the other is not (0.05 nats).
 
     confirmed: at least one pair of heads is such a pair for every seed
