@@ -8,13 +8,14 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbclient import NotebookClient
-from nbformat.v4 import new_code_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from course_lib import record
 from course_lib.chapters.sampling.widgets import LOGITS
 from course_lib.claims import recorded
 from course_lib.contents import CHAPTERS
 from course_lib.grading import progress
+from course_lib.grading.notebook import _portable
 from course_lib.live import guess, reveal
 from course_lib.live.guesses import Guess, Option, Question, Revealed, plain, questions, read_questions
 from course_lib.live.page import VIEW, WAKE
@@ -157,6 +158,20 @@ def test_nothing_shows_the_outcome_of_a_guess_before_it_is_made(chapter):
             assert after.source.startswith(("#", "<details>")), f"{id}: the text after the verdict stands open"
             folded = after.source.partition("</details>")[0] if after.source.startswith("<details>") else ""
             assert "\n#" not in folded, f"{id}: a new section is folded with what happened"
+
+
+def test_the_output_of_a_cell_that_answers_the_one_above_it_is_folded_again_after_every_run():
+    shown = [new_output("stream", text="the answer")]
+    one = new_code_cell("answer()", metadata={"tags": ["folded"]}, outputs=shown)
+    other = new_code_cell("question()", outputs=shown)
+    folded, stays = _portable(new_notebook(cells=[one, other])).cells
+    assert folded.metadata == {"tags": ["folded"], "jupyter": {"outputs_hidden": True}}
+    assert folded.outputs[0].data == {}, "JupyterLab shows the first line of the first output"
+    assert "jupyter" not in stays.metadata
+    finished = nbformat.read(ROOT / "notebooks" / "16_claims.ipynb", as_version=4).cells
+    assert [cell.source for cell in finished if "folded" in cell.metadata.get("tags", [])] == [
+        "try_experiment(own.decide, own.measure, own.control)\nsource(own.decide, own.measure, own.control)"
+    ]
 
 
 def test_no_place_among_the_options_tells_which_is_right():

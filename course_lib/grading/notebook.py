@@ -24,6 +24,7 @@ from .marks import BEGIN, END, SOLUTION_TAG
 
 PICTURE = re.compile(r"(data:image/png;base64,)([A-Za-z0-9+/=]+)")
 GUESS = re.compile(r'(guess|reveal)\("([\w.]+)"\)')
+FOLDED = "folded"  # the tag of a cell whose output answers what the cell above it asks
 
 
 # --------------------------------------------------------------------------------------------- exercises from solutions
@@ -185,14 +186,14 @@ def _small(code: str) -> str:
 
 
 def _fold_outcomes(cells: list[nbformat.NotebookNode]) -> None:
-    """Fold the outputs from a guess to its verdict: who scrolls should not read the answer before the question. A cell
-    that is run unfolds."""
+    """Fold the outputs from a guess to its verdict, and of cells with the tag FOLDED: who scrolls should not read the
+    answer before the question. A cell that is run unfolds."""
     waiting: set[str] = set()
     for cell in cells:
         asked = GUESS.fullmatch(cell.source) if cell.cell_type == "code" else None
         if asked and asked[1] == "guess":
             waiting.add(asked[2])
-        elif waiting and cell.get("outputs"):
+        elif (waiting or FOLDED in cell.metadata.get("tags", [])) and cell.get("outputs"):
             cell.metadata["jupyter"] = {"outputs_hidden": True}
             # JupyterLab shows the first line of the first output where it has folded them: let that one be empty.
             cell.outputs.insert(0, nbformat.v4.new_output("display_data"))

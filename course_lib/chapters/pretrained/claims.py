@@ -138,8 +138,8 @@ def small_mistake() -> Measurement:
     means = {name: round(statistics.fmean(found), 1) for name, found in shares.items()}
     right = means.pop("none")
     return Measurement(
-        measured=f"texts that the grammar can produce: loaded correctly about {right:.0%}, "
-        + ", ".join(f"{name} {fraction:.0%}" for name, fraction in means.items()),
+        measured=f"texts that the grammar can produce: loaded correctly: about {right:.0%}; "
+        + "; ".join(f"{name}: {fraction:.0%}" for name, fraction in means.items()),
         values=shares["8 heads instead of 4"],
         figures={"right": right, "mistaken": list(means.values())},
         because="It depends on the mistake. Some mistakes ruin the model; with others it still writes coherent text, "
@@ -771,6 +771,7 @@ def lora_forgets(size: Size) -> Measurement:
         f"again at {SAME} (seed 0): all weights {at_each_rate(whole)}; LoRA {at_each_rate(thin)}",
         values=saved_at_end,
         figures={"saved": saved, "saved_at_end": saved_at_end},
-        because="At the same gain both methods forget equally, and a lower rate forgets less. At the end of training "
-        "LoRA forgets more here. The authors fine-tuned a model of 7 billion parameters.",
+        because="At the same gain both methods forget equally, and a lower rate forgets less. At the end of training, "
+        "each at the rate that learns most, LoRA forgets more here. The authors fine-tuned a model of 7 billion "
+        "parameters.",
     )
