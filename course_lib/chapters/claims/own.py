@@ -61,7 +61,7 @@ def _number(function: Callable[..., Any], *given: Any) -> float | None:
 
 # --------------------------------------------------------------------------------------------------- a finished one
 def decide(largest: Sequence[float]) -> str:
-    """Judge by the largest weight of each seed, times 100.
+    """Judge by a list: for each of the five seeds, the largest weight times 100.
 
     confirmed: it is below 2 for every seed
     depends: it is below 2 for some seeds

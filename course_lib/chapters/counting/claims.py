@@ -56,7 +56,8 @@ def gpt2_117m() -> Measurement:
         values=(n, *others),
         figures={"millions": n / 1e6},
         because="GPT-2 small has 124 million. The paper's labels, 117M, 345M, 762M and 1542M, are the counts with "
-        "GPT-1's vocabulary. OpenAI says that they were an error; that this was the error is our inference.",
+        "GPT-1's vocabulary. OpenAI says that the labels were an error. That the vocabulary was the cause is our "
+        "inference.",
     )
 
 

@@ -387,13 +387,13 @@ def factor_verdict(costs: list[float]) -> str:
         "relatively smaller. This means the original meaning in the embedding vector won’t be lost when we add them "
         "together.",
     ),
-    control="the same model, letters, steps and seeds, each at its own best rate; words begin at the size that rows "
+    control="the same model, letters, steps and seeds, each at its own best rate; tokens begin at the size that rows "
     "of 0.02 have at d_model = 768 with the factor, and at the size that they have without it",
     verdict=factor_verdict,
     seeds=SEEDS,
 )
 def times_root_d(size: Size) -> Measurement:
-    """Train a small model with sinusoidal positions: what does it cost if its words begin much smaller than these?"""
+    """Train a small model with sinusoidal positions: what does it cost if its tokens begin much smaller than these?"""
     std, root = 0.02, 768**0.5
     ratios = {"without": std / POSITION, "with": std * root / POSITION}
 
@@ -410,10 +410,10 @@ def times_root_d(size: Size) -> Measurement:
     grown = statistics.fmean(end for _, end in best["without"].results)
     slow = best["without"].tried[RATES[0]] - best["with"].tried[RATES[0]]
     return Measurement(
-        measured=f"words begin at {ratios['without']:.2f} times the size of their positions without the factor, and at "
-        f"{ratios['with']:.1f} times with it; training raises the {ratios['without']:.2f} to {grown:.0f}. Without "
-        f"the factor the loss ends {round(statistics.fmean(costs), 1) + 0:.1f} nats per letter higher at the best "
-        f"learning rates, and {round(slow, 1) + 0:.1f} higher at {RATES[0]}",
+        measured=f"tokens (here letters) begin at {ratios['without']:.2f} times the size of their positions without "
+        f"the factor, and at {ratios['with']:.1f} times with it; training raises the {ratios['without']:.2f} to "
+        f"{grown:.0f}. Without the factor the loss ends {round(statistics.fmean(costs), 1) + 0:.1f} nats higher if "
+        f"each model has its best learning rate, and {round(slow, 1) + 0:.1f} higher if both have {RATES[0]}",
         values=costs,
         figures={"costs": costs},
         because="Nothing is lost: training enlarges small rows within its first steps, as fast as the learning rate "
