@@ -432,13 +432,12 @@ def capitals() -> Measurement:
     lost, others_kept = zip(*(without_its_units(model, tokenizer, criterion) for criterion in CRITERIA))
     random_kept = fmean(kept_without_random_units(model, tokenizer, seed) for seed in SEEDS)
     told = "; ".join(
-        f"by {criterion}, {round(len(CAPITALS) * gone)} of {len(CAPITALS)} capitals fall below p = {LOST_BELOW} and "
-        f"{100 * kept:.0f}% of the others stay above it"
+        f"{criterion}: {round(len(CAPITALS) * gone)} of {len(CAPITALS)}, {100 * kept:.0f}%"
         for criterion, gone, kept in zip(CRITERIA, lost, others_kept)
     )
     return Measurement(
-        measured=f"with {UNITS_REMOVED} units removed that are chosen {told}; with the same number of "
-        f"random units removed, {100 * random_kept:.0f}% stay above it",
+        measured=f"capitals lost (p below {LOST_BELOW}) and others kept, with {UNITS_REMOVED} units removed, chosen by "
+        f"{told}; with random units {100 * random_kept:.0f}% of all are kept",
         values=others_kept,
         figures={"lost": list(lost), "others_kept": list(others_kept), "random_kept": random_kept},
         because="It depends on the criterion. Units chosen by the capital's own logit include those that raise every "

@@ -131,9 +131,9 @@ def depth() -> Measurement:
     )
     return Measurement(
         measured=f"over {DEPTH} untrained blocks: {mild:.0f} times with PyTorch's initialization, {wild:.0e} times "
-        f"with Xavier's; {mild ** (1 / DEPTH):.2f} and {wild ** (1 / DEPTH):.1f} times per block; logarithm of the "
-        f"growth in blocks {DEPTH // 2 + 1}–{DEPTH}, divided by that in blocks 1–{DEPTH // 2} (1 = exponential): "
-        f"{min(without):.1f}–{max(without):.1f}; with pre-norm {min(with_norms):.1f}–{max(with_norms):.1f}",
+        f"with Xavier's; {mild ** (1 / DEPTH):.2f} and {wild ** (1 / DEPTH):.1f} times per block; in logarithms, "
+        f"blocks {DEPTH // 2 + 1}–{DEPTH} grow {min(without):.1f}–{max(without):.1f} times as much as blocks "
+        f"1–{DEPTH // 2} (1 = exponential, less = slower), with pre-norm {min(with_norms):.1f}–{max(with_norms):.1f}",
         values=without,
         figures={"without": without, "with_norms": with_norms},
         because="The output of a block is about proportional to its input, so each block multiplies; with PyTorch's "
@@ -360,8 +360,9 @@ def deep_blocks_verdict(pre: Sequence[float], scaled: Sequence[float]) -> str:
         "the model depth, which undesirably causes the derivative of the deep Transformer blocks to be an identity "
         "matrix, and therefore barely contributes to the training.",
     ),
-    control="post-norm, whose stream does not grow; and the paper's remedy, which divides the norms of a pre-norm "
-    "block by the root of its number; seeds and steps are equal, and each model has its own best learning rate",
+    control="post-norm, whose stream does not grow; and the paper's remedy, which divides the output of a "
+    "pre-norm block's norms by the root of its number; seeds and steps are equal, and each model has its own best "
+    "learning rate",
     verdict=deep_blocks_verdict,
     seeds=SEEDS,
 )
@@ -429,8 +430,8 @@ def eps() -> Measurement:
         f"{usual_out:.3f}",
         values=(outside / inside,),
         figures={"kernel": kernel, "outside": outside, "usual_gap": abs(usual_in - usual_out)},
-        because="It depends on the token: eps is added to the variance, under the root. For usual activations this "
-        "makes no difference; for a token of nearly equal features, eps outside makes rounding noise hundreds of times "
+        because="It depends on the token. PyTorch adds eps under the root, not to the denominator itself: for usual "
+        "activations both give the same; for nearly equal features, eps outside makes rounding noise hundreds of times "
         "larger.",
     )
 
