@@ -279,10 +279,9 @@ def tied_table() -> Measurement:
         [statistics.fmean(values[start::2]) for values in (like_input, like_output)] for start in (0, 1)
     )
     return Measurement(
-        measured="cosine of the tied table’s gradient and that of a separate input table: "
-        f"{untrained[0]:.1f} before training, {after[0]:.1f} after; and that of an output table: "
-        f"{untrained[1]:.1f} and {after[1]:.1f}. On average a story reaches {looked_up:.0%} of an input table’s "
-        f"rows and {scored:.0%} of an output table’s",
+        measured=f"cosine of the tied table’s gradient with a separate input table’s: {untrained[0]:.1f} before "
+        f"training, {after[0]:.1f} after; with a separate output table’s: {untrained[1]:.1f} and {after[1]:.1f}. On "
+        f"average a story reaches {looked_up:.0%} of an input table’s rows and {scored:.0%} of an output table’s",
         values=like_output,
         figures={"like_input": like_input, "like_output": like_output},
         because="A look-up reaches only the rows that it copies. But every row computes a score, and every score "
