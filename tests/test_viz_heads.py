@@ -66,7 +66,7 @@ def test_every_setting_of_the_explorer_is_drawn_and_told():
             assert {text.get_text() for line in explorer.drawing.texts for text in line[1:]} == {""}
         else:
             pairs = T / (T + 2 * d_model)  # 4 T² d against 8 T d²
-            shown = int(title.split("tokens is ")[1].split("%")[0].replace("under ", ""))
+            shown = int(title.split("tokens) are ")[1].split("%")[0].replace("under ", ""))
             assert abs(shown - 100 * pairs) <= 1
             parts = explorer.drawing
             assert sum(bar.get_width() for bar in parts.bars) == pytest.approx(0.14)

@@ -210,8 +210,8 @@ def guarantee() -> Measurement:
     return Measurement(
         measured=f"of a gradient of 1, the input gets at least {min(wide):.1f} in all {len(wide)} stacks of {DIM} "
         f"features ({_order(without)} without skips), but less than half in {lost} of {N_NARROW} stacks of "
-        f"{NARROW} features; in branches of two matrices, with weights a thousandth as large, the first layer’s inner "
-        f"matrix gets {_order(tiny / usual)} of its usual gradient",
+        f"{NARROW} features. In another stack each branch is W_outer tanh(W_inner x): with weights a thousandth as "
+        f"large, the first layer’s W_inner gets {_order(tiny / usual)} of its usual gradient",
         values=tuple(wide),
         figures={
             "at_input": min(wide),
@@ -451,8 +451,8 @@ def why_residual() -> Measurement:
     apart = statistics.fmean(stack_profile("no residual", 8, seed=seed, start="own token").cosine for seed in SEEDS)
     names = zip(("queries", "keys", "values", "feed-forward"), ratios.values())
     return Measurement(
-        measured="gradient without residuals divided by the gradient with them, 8 and 24 blocks: "
-        + ", ".join(f"{name} {' and '.join(map(_short, both))}" for name, both in names)
+        measured="gradient without residuals divided by the gradient with them, median of all blocks, in 8 (in 24): "
+        + ", ".join(f"{name} {_short(few)} ({_short(many)})" for name, (few, many) in names)
         + f"; cosine of two tokens after 8 blocks {cosines[0]:.2f}, or {apart:.1f} if each attends mostly to itself",
         values=tuple(ratio for both in ratios.values() for ratio in both),
         figures={"ratios": [max(both) for both in ratios.values()]},
@@ -620,11 +620,13 @@ def warm_up_rows(finding: Finding) -> list[tuple[str | float, ...]]:
 
 
 def _without_warmup(steps: int, costs: Mapping[str, Sequence[float]]) -> str:
-    said = {arm: "{} ({})".format(*map(_half, each)) for arm, each in costs.items()}
+    short, long = ({arm: _half(each[i]) for arm, each in costs.items()} for i in (0, 1))
     return (
-        f"{steps} steps, to the nearest half nat: a warm-up over a tenth of the steps (over half of them) lowers the "
-        f"loss by {said['post_large']} in post-norm and {said['pre_large']} in pre-norm from large weights, and by "
-        f"{said['post_small']} in post-norm and {said['pre_small']} in pre-norm from small ones"
+        f"{steps} steps, to the nearest half nat. A warm-up over a tenth of the steps lowers the loss by "
+        f"{short['post_large']} in post-norm and {short['pre_large']} in pre-norm from large weights, by "
+        f"{short['post_small']} and {short['pre_small']} from small ones. Over half of the steps: by "
+        f"{long['post_large']} and {long['pre_large']} from large, by {long['post_small']} and {long['pre_small']} "
+        "from small"
     )
 
 
@@ -701,8 +703,9 @@ def large_rates(size: Size) -> Measurement:
         for order, weights in product(("pre", "post"), ("large", "small"))
     )
     return Measurement(
-        measured=f"{steps} steps without a warm-up, the largest rate up to which every run learns (and how many of "
-        f"{len(SEEDS) * len(WITHOUT_WARM_UP)} runs at six rates learn): {said}",
+        measured=f"{steps} steps without a warm-up, the largest rate up to which every run learns, that is, ends at "
+        f"least half a nat below word frequencies (and how many of {len(SEEDS) * len(WITHOUT_WARM_UP)} runs at six "
+        f"rates do): {said}",
         values=tuple(rates.values()),
         figures={"rates": rates, "runs": runs},
         because="It depends on how the two are combined. Compared with post-norm from large weights (0.005), pre-norm "

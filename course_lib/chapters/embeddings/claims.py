@@ -108,10 +108,10 @@ def similar_words(size: Size) -> Measurement:
     longer = [mean_cosine(two_tables(RATES[-1], seed, 1.0, 4 * steps)[1], animals) for seed in SEEDS]
     small, large, late = map(statistics.fmean, (near[0.02], near[1.0], longer))
     return Measurement(
-        measured=f"after {steps:,} steps two animals have a mean cosine of {small:.1f} if the rows begin at 0.02, and "
-        f"of {large:.1f} if they begin at 1 (an animal and another word: {apart[0.02]:.1f} and {apart[1.0]:.1f}). The "
-        f"losses are {losses[0.02]:.1f} and {losses[1.0]:.1f}. With a learning rate of {RATES[-1]}, rows of 1 reach "
-        f"{late:.1f} after {4 * steps:,} steps",
+        measured=f"after {steps:,} steps at the best learning rate of each, two animals have a mean cosine of "
+        f"{small:.1f} if the rows begin at 0.02, and of {large:.1f} if they begin at 1 (an animal and another word: "
+        f"{apart[0.02]:.1f} and {apart[1.0]:.1f}). The losses are {losses[0.02]:.1f} and {losses[1.0]:.1f}. With a "
+        f"learning rate of {RATES[-1]}, rows of 1 are at {late:.1f} after {4 * steps:,} steps",
         values=near[1.0],
         figures={"small": near[0.02], "large": near[1.0], "longer": longer},
         because="It depends on the initialization and on how far training goes. From small rows, animals become "
@@ -205,10 +205,10 @@ def analogies() -> Measurement:
     counted = {name: statistics.fmean(shares[name] for shares in each) for name in trained}
     honest = [shares["all rows"] for shares in each]
     return Measurement(
-        measured=f"of {len(parallelograms())} analogies the fourth word is the nearest of all rows: "
-        f"{tens(trained['all rows'])} in the trained table, {tens(counted['all rows'])} in counted ones. With the "
-        f"inputs left out: {tens(trained['inputs left out'])}, {tens(counted['inputs left out'])}. Without the sum: "
-        f"{tens(trained['no sum'])}, {tens(counted['no sum'])}",
+        measured=f"of {len(parallelograms())} analogies, the fourth word comes first in {tens(trained['all rows'])} "
+        f"among all rows of the trained table, in {tens(trained['inputs left out'])} with the inputs left out, in "
+        f"{tens(trained['no sum'])} without the sum; in counted tables in {tens(counted['all rows'])}, "
+        f"{tens(counted['inputs left out'])} and {tens(counted['no sum'])}",
         values=honest,
         figures={"trained": trained["all rows"], "counted": honest},
         because="It depends on the table, even in Tinytown, where gender, age and rank vary independently of each "
@@ -279,8 +279,8 @@ def tied_table() -> Measurement:
         [statistics.fmean(values[start::2]) for values in (like_input, like_output)] for start in (0, 1)
     )
     return Measurement(
-        measured=f"before training the tied table’s gradient has a cosine of {untrained[0]:.1f} with an input table’s "
-        f"and of {untrained[1]:.1f} with an output table’s; after training {after[0]:.1f} and {after[1]:.1f}. On "
+        measured=f"cosine of the tied table’s gradient with a separate input table’s: {untrained[0]:.1f} before "
+        f"training, {after[0]:.1f} after; with a separate output table’s: {untrained[1]:.1f} and {after[1]:.1f}. On "
         f"average a story reaches {looked_up:.0%} of an input table’s rows and {scored:.0%} of an output table’s",
         values=like_output,
         figures={"like_input": like_input, "like_output": like_output},
