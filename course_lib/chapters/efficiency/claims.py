@@ -625,6 +625,7 @@ def rnn() -> Measurement:
         f"{lstm[2]:.1f}",
         values=tuple(seed[0] for seed in times[WIDTHS[0], WIDTHS[0] // 2]),
         figures={"operations": operations, "times": tuple(round(each, 2) for each in (*plain[:2], *lstm[:2]))},
-        because="It depends on what is counted. Attention needs more operations than a plain recurrent layer and fewer "
-        "than an LSTM. But a recurrent layer takes T sequential steps, and attention takes one.",
+        because="It depends on what is counted. In texts shorter than the width, attention needs more operations than "
+        "a plain recurrent layer and fewer than an LSTM. But a recurrent layer takes T sequential steps, and attention "
+        "takes one.",
     )
