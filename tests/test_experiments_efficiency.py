@@ -7,19 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-import nbformat
 import pytest
 import torch
 import torch.nn.functional as F
 from torch.profiler import ProfilerActivity, profile
 
 from course_lib.chapters.efficiency import claims as efficiency
+from course_lib.chapters.efficiency import processes
 from course_lib.claims import find, in_order, recorded
 from course_lib.config import PRESETS
 from course_lib.contents import chapter_of
 from course_lib.gpt import DecoderOnly
-
-ROOT = Path(__file__).parent.parent
 
 # Figures that are possible, for each outcome.
 OUTCOMES = {
@@ -209,8 +207,7 @@ def test_what_is_counted_is_not_marked_as_timed():
 
 @pytest.mark.proof
 def test_the_script_of_the_chapter_trains_alike_in_one_process_and_in_two(tmp_path, monkeypatch, capsys):
-    notebook = nbformat.read(ROOT / "notebooks" / "14_efficiency.ipynb", as_version=4)
-    script = next(cell.source for cell in notebook.cells if cell.source.startswith('script = """')).split('"""')[1]
+    script = Path(processes.__file__).read_text(encoding="utf-8")
     # A group that outlives its end keeps threads, and those abort Python's own end now and then.
     left = "import os, psutil\nopen('left' + os.environ['RANK'], 'w').write(str(psutil.Process().num_threads()))\n"
     (tmp_path / "train.py").write_text(script + left, encoding="utf-8")
@@ -227,7 +224,7 @@ def test_the_script_of_the_chapter_trains_alike_in_one_process_and_in_two(tmp_pa
         port = free.getsockname()[1]
     for name, value in {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "localhost", "MASTER_PORT": port}.items():
         monkeypatch.setenv(name, str(value))  # what torchrun tells a process
-    exec(script, {})
+    exec(script, {"__name__": "__main__"})
     out, errors = two.communicate(timeout=120)
     assert two.returncode == 0, errors
     alone, together = (float(re.search(r"loss ([\d.]+) with", said)[1]) for said in (capsys.readouterr().out, out))

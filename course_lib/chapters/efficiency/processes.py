@@ -12,12 +12,13 @@ from course_lib.gpt import DecoderOnly
 
 def train() -> None:
     """Train a small model together with the other processes, and print the loss of the last step."""
-    dist.init_process_group("gloo")  # "nccl" on GPUs
-    rank, processes = dist.get_rank(), dist.get_world_size()
-
     torch.manual_seed(0)  # the same weights and the same batches in every process ...
     model = DecoderOnly(TransformerConfig(vocab_size=50, d_model=32, n_heads=2, n_layers=1, max_seq_len=16))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+
+    # After the optimizer: what torch loads for it would otherwise keep the group and its threads alive.
+    dist.init_process_group("gloo")  # "nccl" on GPUs
+    rank, processes = dist.get_rank(), dist.get_world_size()
     for _ in range(20):
         batch = torch.randint(5, (8, 17))
         mine = batch[rank::processes]  # ... of which each process takes its rows
