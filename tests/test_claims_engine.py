@@ -115,6 +115,9 @@ def test_a_finding_has_a_known_verdict_and_figures():
         Finding("1", (1.0,), "true", "it is so")
     with pytest.raises(ValueError, match="one figure for each seed"):
         Finding("1", (), "confirmed", "it is so")
+    for rows in ((("model", "loss"),), (("model", "loss"), ("small",))):
+        with pytest.raises(ValueError, match="is no table"):
+            Finding("1", (1.0,), "confirmed", "it is so", rows=rows)
 
 
 # ------------------------------------------------------------------------------------------------ the rate of an arm

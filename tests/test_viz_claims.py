@@ -108,6 +108,29 @@ def test_a_settled_claim_shows_what_was_found_and_folds_how(id):
     assert len(found.because) < 230, "about two lines on a page of 1280 pixels"
 
 
+def test_a_claim_shows_its_further_figures_as_a_table():
+    rows = (("model", "loss"), ("3 < 4 layers", "1.25"), ("a long name of a model", "11.5"))
+    settled = Settled(find("masks.leak"), Finding("one", (1.0,), "depends", "It depends.", rows=rows))
+    page = settled._repr_html_().partition("<details>")[0]
+    found = [
+        tuple(html.unescape(each) for each in re.findall("<t[hd][^>]*>(.*?)</t[hd]>", row))
+        for row in re.findall("<tr>(.*?)</tr>", page)
+    ]
+    assert tuple(found) == rows
+    lines = repr(settled).splitlines()
+    shown = [line for line in lines if line.endswith(("loss", "1.25", "11.5"))]
+    assert len({len(line) for line in shown}) == 1, "columns of numbers end at one edge"
+    assert len(shown) == len(rows)
+
+
+@pytest.mark.parametrize("id", sorted(recorded()))
+def test_a_sentence_of_a_claim_holds_few_numbers(id):
+    said = re.sub(r"10\^", "", recorded()[id].measured)
+    numbers = re.findall(r"\d+(?:[.,]\d+)*", said)
+    assert len(numbers) <= 5 and len(said) <= 190, f"{id}: move all but the deciding figures into rows"
+    assert not said.endswith(":"), f"{id}: the sentence must be complete without its rows"
+
+
 def test_a_settled_claim_in_text_is_the_claim_the_verdict_and_where_the_rest_is(capsys):
     known = {"masks.leak": Finding("3 of 4 tokens " + "leak " * 40, (3.0,), "depends", "The mask has holes.")}
     settle("masks.leak", findings=known)
@@ -321,6 +344,21 @@ def always(largest):
     refuted: from 2 on
     """
     return "confirmed"
+
+
+def unsure(largest):
+    """
+    confirmed: below 2
+    refuted: above 50
+    """
+    return "confirmed" if max(largest) < 2 else "refuted" if min(largest) > 50 else "depends"
+
+
+def test_a_verdict_that_no_outcome_states_is_told_with_the_remedy(capsys):
+    assert own.still_to_write(unsure, own.measure, own.control) == []
+    own.try_experiment(unsure, own.measure, own.control)
+    said = "decide returns 'depends' for these numbers, and its docstring does not state that outcome: add it"
+    assert capsys.readouterr().out.splitlines() == [said]
 
 
 def test_an_experiment_that_cannot_fail_or_ignores_its_seed_is_not_finished():

@@ -23,11 +23,13 @@ from course_lib.claims.registry import (
     in_order,
     recipe,
     recipes,
+    stated_outcomes,
 )
 from course_lib.claims.tinytown import HELD_OUT_SEED, TinytownFigures, TinytownRecipe, measure_tinytown, train_tinytown
 
 __all__ = [
     "HELD_OUT_SEED", "VERDICTS", "Best", "Experiment", "Finding", "Measurement", "Settled", "Size", "Source",
     "TinytownFigures", "TinytownRecipe", "Tried", "at_best_rate", "experiment", "experiments", "find", "in_order",
-    "measure_tinytown", "recipe", "recipes", "record", "record_tried", "recorded", "settle", "train_tinytown",
+    "measure_tinytown", "recipe", "recipes", "record", "record_tried", "recorded", "settle", "stated_outcomes",
+    "train_tinytown",
 ]  # fmt: skip

@@ -3,10 +3,15 @@
 import html
 import inspect
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tabulate import tabulate
+
 from course_lib.claims.registry import Experiment, Finding, find
+
+
+_CELL = "padding: 1px 10px; text-align: right"
 
 
 @dataclass(frozen=True)
@@ -19,15 +24,15 @@ class Settled:
     def __repr__(self) -> str:
         claim, verdict, because = self.experiment.told(self.finding)[:3]
         folded = f"python -m course_lib claims --about {self.experiment.id}"
-        lines = [claim, *(_wrapped(line) for line in (verdict, because, f"Words, control, outcomes: {folded}"))]
-        return "\n".join(lines)
+        rest = (because, f"Words, control, outcomes: {folded}")
+        return "\n".join([claim, _wrapped(verdict), *rows_as_text(self.finding.rows), *map(_wrapped, rest)])
 
     def _repr_html_(self) -> str:
         claim, verdict, because = map(html.escape, self.experiment.told(self.finding)[:3])
         word, _, measured = verdict.partition(": ")
         return (
             '<div style="border-left: 4px solid #57606a; padding: 2px 12px; max-width: 62em;">'
-            f"<div>{claim}</div><div><b>{word}</b>: {measured}</div><div>{because}</div>"
+            f"<div>{claim}</div><div><b>{word}</b>: {measured}</div>{rows_as_html(self.finding.rows)}<div>{because}</div>"
             "<details><summary>The author’s words, the control, what each verdict would have needed, and the code"
             f"</summary>{self._folded()}</details></div>"
         )
@@ -53,6 +58,30 @@ class Settled:
 def figure(value: float) -> str:
     """Return a figure with three digits, or whole from 1,000 on."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def rows_as_text(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a finding's table as lines of text, indented below its verdict; none without rows."""
+    if not rows:
+        return []
+    align = ("left", *["right"] * (len(rows[0]) - 1))
+    text = tabulate(rows[1:], rows[0], tablefmt="simple", colalign=align, disable_numparse=True)
+    return textwrap.indent(text, "    ").splitlines()
+
+
+def rows_as_html(rows: Sequence[Sequence[str]]) -> str:
+    """Return a finding's table as HTML; nothing without rows."""
+    if not rows:
+        return ""
+    head, *others = ([html.escape(cell) for cell in row] for row in rows)
+    names = "".join(f'<th scope="col" style="{_CELL}">{name}</th>' for name in head)
+    lines = (
+        f'<tr><th scope="row" style="{_CELL}; text-align: left; font-weight: normal">{first}</th>'
+        + "".join(f'<td style="{_CELL}">{cell}</td>' for cell in rest)
+        + "</tr>"
+        for first, *rest in others
+    )
+    return f'<table style="margin: 4px 0 4px 1em"><thead><tr>{names}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
 
 
 def _wrapped(line: str) -> str:

@@ -22,7 +22,8 @@ def recorded() -> dict[str, Finding]:
 
 def _finding(kept: dict) -> Finding:
     tried = tuple(Tried(**each) for each in kept.get("tried", ()))
-    return Finding(**kept | {"values": tuple(kept["values"]), "tried": tried})
+    rows = tuple(map(tuple, kept.get("rows", ())))
+    return Finding(**kept | {"values": tuple(kept["values"]), "tried": tried, "rows": rows})
 
 
 def record(findings: Mapping[str, Finding]) -> None:

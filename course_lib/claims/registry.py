@@ -57,16 +57,18 @@ class Size:
 class Measurement:
     """What an experiment measured: words for the reader, and figures for the verdict.
 
-    measured: the figures in words, with units, rounded so far that every machine says the same.
+    measured: what decides, in a sentence with a number or two, rounded so far that every machine says the same.
     values: the figures behind it: one for each seed where something is drawn, else those that are compared.
     figures: what the verdict is decided by: the keyword arguments of the experiment's verdict function.
     because: one or two sentences that a learner can follow; for "depends" they name what it depends on.
+    rows: a small table for the other figures, the names of its columns first; every cell is text, rounded likewise.
     """
 
     measured: str
     values: Sequence[float]
     figures: Mapping[str, Any]
     because: str
+    rows: Sequence[Sequence[str]] = ()
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,9 @@ class Finding:
 
     verdict: "confirmed", "refuted", "depends" (true under conditions that `because` names), "not at this size" (models
     this small cannot decide it) or "by construction" (it could not have come out otherwise).
-    measured, values, because, figures: as in `Measurement`. tried: the same claim at other sizes (`claims --stress`).
+    measured, values, because, figures, rows: as in `Measurement`. tried: the same claim at other sizes
+    (`claims --stress`).
+    Errors: ValueError if the verdict is unknown, nothing was measured, or a row has more or fewer cells than the head.
     """
 
     measured: str
@@ -97,12 +101,15 @@ class Finding:
     because: str
     figures: Mapping[str, Any] = field(default_factory=dict)
     tried: tuple[Tried, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self):
         if self.verdict not in VERDICTS:
             raise ValueError(f"verdict={self.verdict!r} is not known: choose one of {', '.join(VERDICTS)}")
         if not self.values:
             raise ValueError("values must hold what was measured: one figure for each seed, or those compared")
+        if self.rows and (len(self.rows) < 2 or len({len(row) for row in self.rows}) > 1):
+            raise ValueError(f"rows={self.rows} is no table: give the names of its columns, and rows of as many cells")
 
     @property
     def mean(self) -> float:
@@ -144,6 +151,22 @@ class Source:
         return f"{self.author}, {self.title}{place}, {self.link}"
 
 
+def stated_outcomes(decide: Callable[..., Any]) -> dict[str, str]:
+    """Return verdict -> when it is given, as the docstring of a verdict function states it."""
+    found: dict[str, str] = {}
+    last = ""
+    for line in (inspect.getdoc(decide) or "").splitlines():
+        stated = re.match(rf"({'|'.join(VERDICTS)}): (\S.*)", line)
+        if stated:
+            last = stated[1]
+            found[last] = stated[2]
+        elif last and line.startswith(" "):
+            found[last] += " " + line.strip()
+        else:
+            last = ""
+    return found
+
+
 @dataclass(frozen=True)
 class Experiment:
     """A claim, who says it, and the function that measures it.
@@ -183,18 +206,7 @@ class Experiment:
     @property
     def outcomes(self) -> dict[str, str]:
         """Verdict -> when it is given, as the docstring of the verdict function states it."""
-        found: dict[str, str] = {}
-        last = ""
-        for line in (inspect.getdoc(self.decide) or "").splitlines():
-            stated = re.match(rf"({'|'.join(VERDICTS)}): (\S.*)", line)
-            if stated:
-                last = stated[1]
-                found[last] = stated[2]
-            elif last and line.startswith(" "):
-                found[last] += " " + line.strip()
-            else:
-                last = ""
-        return found
+        return stated_outcomes(self.decide)
 
     @property
     def verbatim(self) -> bool:
@@ -240,7 +252,8 @@ class Experiment:
                 f"{', '.join(self.outcomes)}"
             )
         values = tuple(float(value) for value in found.values)
-        return Finding(found.measured, values, verdict, found.because, dict(found.figures))
+        rows = tuple(map(tuple, found.rows))
+        return Finding(found.measured, values, verdict, found.because, dict(found.figures), rows=rows)
 
     def told(self, finding: Finding) -> list[str]:
         """Return the claim and what was found of it as lines of text, each a paragraph of its own."""

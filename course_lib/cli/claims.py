@@ -71,11 +71,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _paragraphs(each: "Experiment", finding: "Finding") -> str:
     """Return a claim with all that was found of it, as the terminal shows it."""
     where = f"chapter {each.chapter}, {each.id}" + (", this machine" if each.timed else "")
-    lines = (
+    from course_lib.claims.card import rows_as_text
+
+    claim, verdict, *rest = (
         textwrap.fill(line, 110, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
         for line in each.told(finding)
     )
-    return "\n".join(["", where, *lines])
+    return "\n".join(["", where, claim, verdict, *rows_as_text(finding.rows), *rest])
 
 
 def _about(chosen: Sequence["Experiment"]) -> int:

@@ -14,7 +14,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_lib.claims import VERDICTS, Experiment, Finding, in_order, recorded
-from course_lib.claims.card import figure
+from course_lib.claims.card import figure, rows_as_html
 from course_lib.contents import BY_SLUG, CHAPTERS, Chapter
 from course_lib.glossary import glossary
 from course_lib.gpt import DecoderOnly
@@ -226,13 +226,14 @@ def claim(experiment: Experiment, finding: Finding) -> str:
     outcomes = "\n".join(f"- **{verdict}**: {literal(when)}" for verdict, when in experiment.outcomes.items())
     sizes = "\n".join(f"- {literal(str(each))}" for each in finding.tried)
     tried = f"**Also tried:**\n\n{sizes}\n\n" if sizes else ""
+    rows = f"{rows_as_html(finding.rows)}\n\n" if finding.rows else ""
     return f"""# {literal(experiment.stated)}
 
 [{finding.verdict}]{{.verdict}} {literal(finding.because)}
 
 **Measured:** {literal(finding.measured.removesuffix("."))}{experiment.drawn}.{timed}
 
-**The author’s words:** “{literal(who.quote)}”
+{rows}**The author’s words:** “{literal(who.quote)}”
 
 {literal(who.author)}, [{literal(who.title)}](<{who.link}>), {literal(who.place)}.{ours}
 

@@ -394,12 +394,21 @@ def post_norm_gradient() -> Measurement:
         for depth, encoder in ((18, False), (18, True), (6, True))
     )
     return Measurement(
-        measured="gradient of the first untrained block over that of the last, in post-norm (in pre-norm): "
-        f"{alone[0]:.1g} ({alone[1]:.1g}) in a decoder of 18 blocks without an encoder, "
-        f"{beside[0]:.1g} ({beside[1]:.1g}) in one of 18 with an encoder, "
-        f"{shallow[0]:.1g} ({shallow[1]:.1g}) in one of 6 with an encoder",
+        measured=f"in post-norm the first of 18 blocks gets {beside[0]:.1g} of the last block’s gradient if they read "
+        f"an encoder; the first of 6 blocks gets {shallow[0]:.1g}",
         values=(*alone, *beside, *shallow),
         figures={"alone": alone, "beside": beside, "shallow": shallow},
+        rows=(
+            ("first block’s gradient over the last’s", "post-norm", "pre-norm"),
+            *(
+                (kind, f"{post:.1g}", f"{pre:.1g}")
+                for kind, (post, pre) in (
+                    ("18 blocks, reads an encoder", beside),
+                    ("18 blocks, reads nothing else", alone),
+                    ("6 blocks, reads an encoder", shallow),
+                )
+            ),
+        ),
         because="It depends on the kind of decoder and on its depth. In post-norm the gradient vanishes in a deep "
         "decoder that reads an encoder, as in the paper, but not with 6 blocks or without an encoder, as in GPT.",
     )
@@ -451,9 +460,12 @@ def why_residual() -> Measurement:
     apart = statistics.fmean(stack_profile("no residual", 8, seed=seed, start="own token").cosine for seed in SEEDS)
     names = zip(("queries", "keys", "values", "feed-forward"), ratios.values())
     return Measurement(
-        measured="gradient without residuals divided by the gradient with them, median of all blocks, in 8 (in 24): "
-        + ", ".join(f"{name} {_short(few)} ({_short(many)})" for name, (few, many) in names)
-        + f"; cosine of two tokens after 8 blocks {cosines[0]:.2f}, or {apart:.1f} if each attends mostly to itself",
+        measured=f"without residuals two tokens have a cosine of {cosines[0]:.2f} after 8 blocks ({apart:.1f} if each "
+        "attends mostly to itself)",
+        rows=(
+            ("gradient without residuals over that with them (median)", "8 blocks", "24 blocks"),
+            *((name, _short(few), _short(many)) for name, (few, many) in names),
+        ),
         values=tuple(ratio for both in ratios.values() for ratio in both),
         figures={"ratios": [max(both) for both in ratios.values()]},
         because="It depends on the matrix. Values and the feed-forward network get more gradient. But the tokens have "

@@ -1,13 +1,12 @@
 """An experiment of your own: what is still missing in it, what it finds, and a finished one."""
 
-import inspect
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from course_lib.claims import VERDICTS
+from course_lib.claims import stated_outcomes
 
 SEEDS = range(5)
 # 100 times the largest weight, for each seed: with uniform weights, and with one weight of 1.
@@ -24,8 +23,11 @@ def try_experiment(decide: Callable[..., Any], measure: Callable[[int], Any], co
         print("still to write:", *(f"- {each}" for each in missing), sep="\n")
         return
     values = [float(measure(seed)) for seed in SEEDS]
-    verdict = decide(values)
-    print(f"{verdict}: {outcomes(decide)[verdict]}")
+    verdict, stated = decide(values), outcomes(decide)
+    if verdict not in stated:
+        print(f"decide returns {verdict!r} for these numbers, and its docstring does not state that outcome: add it")
+        return
+    print(f"{verdict}: {stated[verdict]}")
     print(f"measured, for each seed: {', '.join(f'{value:.1f}' for value in values)}")
     print(f"control: {float(control()):.1f}")
 
@@ -50,8 +52,7 @@ def still_to_write(decide: Callable[..., Any], measure: Callable[[int], Any], co
 
 def outcomes(decide: Callable[..., Any]) -> dict[str, str]:
     """Return verdict -> when it is given, as the docstring states it; without the lines that are still empty."""
-    stated = re.findall(rf"^({'|'.join(VERDICTS)}): (.*\w.*)$", inspect.getdoc(decide) or "", flags=re.MULTILINE)
-    return dict(stated)
+    return {verdict: when for verdict, when in stated_outcomes(decide).items() if re.search(r"\w", when)}
 
 
 def _number(function: Callable[..., Any], *given: Any) -> float | None:

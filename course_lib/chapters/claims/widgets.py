@@ -9,6 +9,7 @@ import ipywidgets as widgets
 
 from course_lib.chapters.claims.figures import MARKS, Card, headlines, overview_title
 from course_lib.claims import Experiment, Finding, find, recorded
+from course_lib.claims.card import rows_as_html
 from course_lib.contents import TITLES
 from course_lib.files import ASSETS
 from course_lib.live.figure import LiveFigure, as_html, dropdown, png
@@ -153,7 +154,7 @@ class ClaimsTable(widgets.VBox):
 def _searched(id: str, found: Finding) -> str:
     """Show all of a claim that a search looks through."""
     each = find(id)
-    return f"{id} {each.claim} {each.source} {found.measured} {found.because}".casefold()
+    return f"{id} {each.claim} {each.source} {found.measured} {found.because} {found.rows}".casefold()
 
 
 def _entries(findings: Mapping[str, Finding], chosen: Iterable[str], brief: bool = False) -> str:
@@ -171,7 +172,7 @@ def _entries(findings: Mapping[str, Finding], chosen: Iterable[str], brief: bool
         cells = (
             f"{SIGNS[found.verdict]} {found.verdict}",
             f"<b>{said}</b> ({author}; {where})",
-            because if brief else f"{measured.removesuffix('.')}. {because}",
+            because if brief else f"{measured.removesuffix('.')}. {because}{rows_as_html(found.rows)}",
             could_have_failed(each),
         )
         rows.append("<tr>" + "".join(f'<td style="{CELL}">{cell}</td>' for cell in cells) + "</tr>")
