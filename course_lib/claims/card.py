@@ -10,7 +10,6 @@ from tabulate import tabulate
 
 from course_lib.claims.registry import Experiment, Finding, find
 
-
 _CELL = "padding: 1px 10px; text-align: right"
 
 
@@ -30,9 +29,10 @@ class Settled:
     def _repr_html_(self) -> str:
         claim, verdict, because = map(html.escape, self.experiment.told(self.finding)[:3])
         word, _, measured = verdict.partition(": ")
+        table = rows_as_html(self.finding.rows)
         return (
             '<div style="border-left: 4px solid #57606a; padding: 2px 12px; max-width: 62em;">'
-            f"<div>{claim}</div><div><b>{word}</b>: {measured}</div>{rows_as_html(self.finding.rows)}<div>{because}</div>"
+            f"<div>{claim}</div><div><b>{word}</b>: {measured}</div>{table}<div>{because}</div>"
             "<details><summary>The author’s words, the control, what each verdict would have needed, and the code"
             f"</summary>{self._folded()}</details></div>"
         )
@@ -81,7 +81,8 @@ def rows_as_html(rows: Sequence[Sequence[str]]) -> str:
         + "</tr>"
         for first, *rest in others
     )
-    return f'<table style="margin: 4px 0 4px 1em"><thead><tr>{names}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
+    body = f"<thead><tr>{names}</tr></thead><tbody>{''.join(lines)}</tbody>"
+    return f'<table style="margin: 4px 0 4px 1em">{body}</table>'
 
 
 def _wrapped(line: str) -> str:

@@ -460,8 +460,8 @@ def why_residual() -> Measurement:
     apart = statistics.fmean(stack_profile("no residual", 8, seed=seed, start="own token").cosine for seed in SEEDS)
     names = zip(("queries", "keys", "values", "feed-forward"), ratios.values())
     return Measurement(
-        measured=f"without residuals two tokens have a cosine of {cosines[0]:.2f} after 8 blocks ({apart:.1f} if each "
-        "attends mostly to itself)",
+        measured=f"without residuals two tokens have a cosine of {cosines[0]:.2f} after 8 blocks, or {apart:.1f} if "
+        "each first attends mostly to itself",
         rows=(
             ("gradient without residuals over that with them (median)", "8 blocks", "24 blocks"),
             *((name, _short(few), _short(many)) for name, (few, many) in names),
