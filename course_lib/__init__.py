@@ -2,15 +2,14 @@
 
 The Transformer, in the order of the course: `embeddings attention masks heads positions feed_forward normalization
 blocks gpt counting encoder_decoder training sampling beam cache efficiency pretrained`. Shared by several of them:
-`config trace arguments checks linear files record told`. Used in training: `gradients processes checkpoints`.
+`config trace arguments checks linear`. Used in training: `gradients processes checkpoints`.
 
 `tinytown`: a world of text with known entropy. `hub`: public weights and other libraries' formats. `claims`: the engine
 of experiments on common statements about Transformers. `live`: the engine of interactive figures. `ladder`: the model
 that grows through the course. `grading`: checks one answer in a notebook. `classroom`: grades a full class. `room`:
 collects a class's guesses live. `lessons`: teachers' notes and course plans. `bench`: speed compared with other
 libraries. `site`: the web edition and the slides. `cli`: the commands. `chapters`: teaching material, one folder per
-chapter. `contents`: the chapters' order, names and titles, from `chapters.toml`. `glossary`: their terms. `formulas`:
-mathematics in texts. `handout`: the learner's folder. `pull`: updates a clone. `wheel`: the files that pip installs.
+chapter. `course`: the chapters' order, names and terms, the learner's record and folder, files.
 
 Modules import only from their own or lower layers, and no chapter imports another. The Transformer does not depend
 on the teaching material. `claims` and `live` build on it, then come `grading` and `ladder`, then `bench` and `lessons`,

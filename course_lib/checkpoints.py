@@ -10,7 +10,7 @@ import torch
 from torch import Generator, nn
 
 from course_lib import checks, processes
-from course_lib.files import write_whole
+from course_lib.course.files import write_whole
 
 
 def save_checkpoint(

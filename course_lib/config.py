@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from numbers import Number
 
 from course_lib import checks, feed_forward
-from course_lib.files import read_table
+from course_lib.course.files import read_table
 
 ACTIVATIONS = (*feed_forward.ACTIVATIONS, "swiglu")
 MODELS = {"decoder": "DecoderOnly", "encoder": "EncoderOnly", "encoder-decoder": "EncoderDecoder"}

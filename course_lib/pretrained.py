@@ -13,8 +13,7 @@ from torch import Tensor
 from course_lib.arguments import require_arguments
 from course_lib.checks import require_folder, require_one_of
 from course_lib.config import TransformerConfig
-from course_lib.encoder_decoder import EncoderDecoder
-from course_lib.files import (
+from course_lib.course.files import (
     ASSETS,
     damaged,
     inside,
@@ -28,6 +27,7 @@ from course_lib.files import (
     save_tensors,
     write_whole,
 )  # fmt: skip
+from course_lib.encoder_decoder import EncoderDecoder
 from course_lib.gpt import DecoderOnly
 from course_lib.hub.checkpoints import Model, assemble, from_hf_state_dict, load_gguf, tied_names
 from course_lib.hub.stories import load_llama2c

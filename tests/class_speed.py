@@ -26,9 +26,9 @@ import psutil
 import torch
 
 from course_lib.bench import nbgrader
-from course_lib.classroom.journal import LINES
+from course_lib.classroom.mark.journal import LINES
+from course_lib.course.record import IN_MEMORY
 from course_lib.grading import EXERCISES
-from course_lib.record import IN_MEMORY
 from tests import pupils, rivals
 from tests.clusters import Cluster
 

@@ -12,7 +12,7 @@ import torch
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
-from course_lib.contents import CHAPTERS
+from course_lib.course.contents import CHAPTERS
 
 # Every annotation of the tensor code, shapes included, is checked on every call; this must come before it is imported.
 # Tinytown and the other sub-packages are left out: they have words and records rather than shapes, in so many small
@@ -53,9 +53,9 @@ def device(request):
 def worker_at():
     """A sandboxed worker of each level, started where it is first asked for: each takes seconds to start, so the files
     whose limits are the same share it. Skips where the level does not work."""
-    from course_lib.classroom.quotas import Quotas
-    from course_lib.classroom.remote import Worker
-    from course_lib.classroom.sandbox import SandboxError
+    from course_lib.classroom.sandbox.quotas import Quotas
+    from course_lib.classroom.sandbox.remote import Worker
+    from course_lib.classroom.sandbox.stage import SandboxError
 
     workers: dict[str, Worker] = {}
 
@@ -118,7 +118,7 @@ def pixels(monkeypatch):
 @pytest.fixture
 def toy(monkeypatch, tmp_path):
     """Puts an exercise into the catalogue for one test, with a progress file of its own."""
-    from course_lib import record
+    from course_lib.course import record
     from course_lib.grading import catalogue
     from tests.toy_exercise import declared
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from course_lib.classroom import submission_reader
-from course_lib.classroom.submissions import find_handed_in, find_submissions
+from course_lib.classroom.read import submission_reader
+from course_lib.classroom.read.submissions import find_handed_in, find_submissions
 from tests.grading.archives import HONEST
 from tests.grading.corpus import notebook
 

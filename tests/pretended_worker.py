@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.classroom import class_run, jobs
-from course_lib.classroom.class_run import mark_class
-from course_lib.classroom.graded import GradedSubmission
-from course_lib.classroom.probe import Wall
-from course_lib.classroom.submission_reader import Submission
+from course_lib.classroom.graded_submission import GradedSubmission
+from course_lib.classroom.mark import class_run, jobs
+from course_lib.classroom.mark.class_run import mark_class
+from course_lib.classroom.read.submission_reader import Submission
+from course_lib.classroom.sandbox.probe import Wall
 from course_lib.grading.catalogue import EXERCISES
 from tests.small_class import (
     ANSWERS,

@@ -26,9 +26,9 @@ from unittest import mock
 import nbformat
 import torch
 
+from course_lib.course.record import IN_MEMORY
 from course_lib.grading import EXERCISES, Exercise, grade
 from course_lib.grading.notebook import BEGIN, END, SOLUTION_TAG, student_version
-from course_lib.record import IN_MEMORY
 from tests import mutants
 
 SOLUTIONS = Path(__file__).parent.parent / "solutions"

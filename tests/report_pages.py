@@ -4,8 +4,8 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-from course_lib.classroom.graded import GradedSubmission
-from course_lib.classroom.report import write_reports
+from course_lib.classroom.graded_submission import GradedSubmission
+from course_lib.classroom.report.pages import write_reports
 from course_lib.grading import EXERCISES, grade
 from course_lib.grading.result import Result
 

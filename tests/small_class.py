@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from course_lib.__main__ import main
-from course_lib.classroom.quotas import Quotas
+from course_lib.classroom.sandbox.quotas import Quotas
 from tests.grading.corpus import notebook
 
 ROOT = Path(__file__).parent.parent

@@ -36,8 +36,8 @@ from course_lib.bench.peers import PlainLoop, same_weights
 from course_lib.bench.report import Point, Report, Row, duration, readme, recorded, roofline
 from course_lib.bench.rounds import Contest, Spread, in_turns, spread
 from course_lib.config import TransformerConfig
-from course_lib.contents import CHAPTERS
 from course_lib.counting import forward_flops
+from course_lib.course.contents import CHAPTERS
 from course_lib.sampling import generate
 
 ROOT = Path(__file__).parent.parent

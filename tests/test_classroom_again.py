@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from course_lib.classroom import class_run, jobs
-from course_lib.classroom.class_run import mark_class
-from course_lib.classroom.graded import GradedSubmission
-from course_lib.classroom.jobs import DIFFERS, SECOND
-from course_lib.classroom.marking import mark
-from course_lib.classroom.notebook_reader import Cell
-from course_lib.classroom.quotas import Quotas
-from course_lib.classroom.remote import Ended, Worker
-from course_lib.classroom.report import write_reports
-from course_lib.classroom.session import Session
-from course_lib.classroom.submission_reader import Notebook, Submission
+from course_lib.classroom.graded_submission import GradedSubmission
+from course_lib.classroom.mark import class_run, jobs
+from course_lib.classroom.mark.class_run import mark_class
+from course_lib.classroom.mark.jobs import DIFFERS, SECOND
+from course_lib.classroom.mark.marking import mark
+from course_lib.classroom.read.notebook_reader import Cell
+from course_lib.classroom.read.submission_reader import Notebook, Submission
+from course_lib.classroom.report.pages import write_reports
+from course_lib.classroom.sandbox.quotas import Quotas
+from course_lib.classroom.sandbox.remote import Ended, Worker
+from course_lib.classroom.sandbox.session import Session
 from course_lib.grading.catalogue import EXERCISES
 from tests.pretended_worker import WALL
 

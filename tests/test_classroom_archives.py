@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.classroom import folders, submission_reader
-from course_lib.classroom.submissions import find_submissions
+from course_lib.classroom.read import folders, submission_reader
+from course_lib.classroom.read.submissions import find_submissions
 from course_lib.grading.show import printable
 from tests.grading.archives import ARCHIVES, EARNS, HONEST, NOT_TAKEN, packed
 from tests.handed_in import CELLS, TEXT, lay_out, names, said, sources

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from course_lib.__main__ import main
-from course_lib.classroom import jobs
-from course_lib.classroom.graded import GradedSubmission
-from course_lib.classroom.marking import mark
-from course_lib.classroom.notebook_reader import Cell
-from course_lib.classroom.notebook_run import complete_above
-from course_lib.classroom.submission_reader import Notebook, Submission
+from course_lib.classroom.graded_submission import GradedSubmission
+from course_lib.classroom.mark import jobs
+from course_lib.classroom.mark.marking import mark
+from course_lib.classroom.read.notebook_reader import Cell
+from course_lib.classroom.read.submission_reader import Notebook, Submission
+from course_lib.classroom.sandbox.notebook_run import complete_above
 from course_lib.grading.catalogue import EXERCISES
 from tests.pretended_worker import pretend
 from tests.report_pages import pages

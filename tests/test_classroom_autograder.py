@@ -23,10 +23,10 @@ from nbclient import NotebookClient
 from course_lib.bench import nbgrader
 from course_lib.classroom import autograder
 from course_lib.classroom.autograder import run_autograder, write_autograder, write_workflow
-from course_lib.classroom.class_run import ClassResult
-from course_lib.classroom.graded import GradedSubmission
-from course_lib.classroom.sandbox import SandboxError
-from course_lib.files import ASSETS
+from course_lib.classroom.graded_submission import GradedSubmission
+from course_lib.classroom.mark.class_run import ClassResult
+from course_lib.classroom.sandbox.stage import SandboxError
+from course_lib.course.files import ASSETS
 from course_lib.grading import EXERCISES, grade
 from course_lib.grading.release import for_nbgrader, release
 from tests import pupils, rivals

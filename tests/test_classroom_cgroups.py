@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.classroom import cgroups
-from course_lib.classroom.cgroups import Group, delegated_group, make_group
-from course_lib.classroom.quotas import Quotas
-from course_lib.classroom.watcher import Meter
+from course_lib.classroom.sandbox import cgroups
+from course_lib.classroom.sandbox.cgroups import Group, delegated_group, make_group
+from course_lib.classroom.sandbox.quotas import Quotas
+from course_lib.classroom.sandbox.watcher import Meter
 
 QUOTAS = Quotas(tree=1 << 30, processes=40)
 

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from report_pages import small_class
 
-from course_lib import files
-from course_lib.classroom import outputs
-from course_lib.classroom.outputs import write_results
+from course_lib.classroom.report import outputs
+from course_lib.classroom.report.outputs import write_results
+from course_lib.course import files
 
 ENVIRONMENT = {
     "CLASSROOM": "c",

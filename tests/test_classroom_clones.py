@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib.__main__ import main
-from course_lib.classroom import marking
-from course_lib.classroom.marking import may_define
-from course_lib.classroom.notebook_reader import Cell
-from course_lib.classroom.session import Session
-from course_lib.classroom.submission_reader import Notebook
-from course_lib.classroom.submissions import find_handed_in
-from course_lib.contents import CHAPTERS
+from course_lib.classroom.mark import marking
+from course_lib.classroom.mark.marking import may_define
+from course_lib.classroom.read.notebook_reader import Cell
+from course_lib.classroom.read.submission_reader import Notebook
+from course_lib.classroom.read.submissions import find_handed_in
+from course_lib.classroom.sandbox.session import Session
+from course_lib.course.contents import CHAPTERS
+from course_lib.course.handout import RECORD, fingerprint
 from course_lib.grading import EXERCISES
 from course_lib.grading.release import release
-from course_lib.handout import RECORD, fingerprint
 from tests import pupils
 from tests.small_class import SEED, needs_bwrap
 

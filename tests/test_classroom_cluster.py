@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 from course_lib.__main__ import main
-from course_lib.classroom import cluster
-from course_lib.classroom.class_run import mark_class
-from course_lib.classroom.submissions import find_submissions
+from course_lib.classroom.mark import cluster
+from course_lib.classroom.mark.class_run import mark_class
+from course_lib.classroom.read.submissions import find_submissions
 from course_lib.grading.catalogue import EXERCISES
 from tests.clusters import Cluster
 from tests.small_class import (

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from course_lib.__main__ import main
-from course_lib.classroom import sandbox
-from course_lib.classroom.console import Console
-from course_lib.classroom.remote import Fault
+from course_lib.classroom.report.console import Console
+from course_lib.classroom.sandbox import stage as sandbox
+from course_lib.classroom.sandbox.remote import Fault
 from tests.pretended_worker import NAMES, pretend
 from tests.small_class import (
     ANSWERS,
@@ -207,7 +207,7 @@ def test_the_reports_are_written_before_the_table_is_shown(pretended, tmp_path, 
         there.extend(path.name for path in out.rglob("*") if path.is_file())
         return ""
 
-    monkeypatch.setattr("course_lib.classroom.terminal.terminal_table", table)
+    monkeypatch.setattr("course_lib.classroom.report.terminal.terminal_table", table)
     assert main(["grade", str(class_), "--out", str(out), "--json", "--csv", "--exercises", EXERCISE]) == 0
     assert {"index.html", "ada.html", "hans.html", "results.json", "results.csv"} <= {*there}
 
@@ -217,7 +217,7 @@ def test_the_table_is_shown_although_the_gradebook_is_gone_when_it_is_written(pr
     book = tmp_path / "book.csv"
     book.write_text("Student,ID,Section\n    Points Possible,,\n")
     monkeypatch.setattr(
-        "course_lib.classroom.report.write_reflections", lambda *_: book.write_text("no,gradebook\n") and []
+        "course_lib.classroom.report.pages.write_reflections", lambda *_: book.write_text("no,gradebook\n") and []
     )
     options = ["--canvas", str(book), "--exercises", EXERCISE]
     assert main(["grade", str(class_), "--out", str(out), *options]) == 2

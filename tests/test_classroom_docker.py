@@ -10,10 +10,10 @@ import textwrap
 import pytest
 
 from course_lib.__main__ import main
-from course_lib.classroom.jobs import Job, do_job
-from course_lib.classroom.remote import Worker
-from course_lib.classroom.sandbox import Stage, container_command
-from course_lib.classroom.submissions import find_submissions
+from course_lib.classroom.mark.jobs import Job, do_job
+from course_lib.classroom.read.submissions import find_submissions
+from course_lib.classroom.sandbox.remote import Worker
+from course_lib.classroom.sandbox.stage import Stage, container_command
 from course_lib.grading.catalogue import EXERCISES
 from tests.grading.corpus import notebook
 from tests.small_class import EXERCISE, LIMITS, RIGHT, SEED, write_class

@@ -14,10 +14,10 @@ from course_lib.classroom.export.classroom50 import write_classroom50
 from course_lib.classroom.export.gradescope import write_gradescope
 from course_lib.classroom.export.junit import write_junit
 from course_lib.classroom.export.results import write_csv, write_json
-from course_lib.classroom.folders import LeftOut
-from course_lib.classroom.graded import GradedSubmission
+from course_lib.classroom.graded_submission import GradedSubmission
+from course_lib.classroom.read.folders import LeftOut
+from course_lib.classroom.report.terminal import terminal_table
 from course_lib.classroom.spreadsheets import spreadsheet_cell
-from course_lib.classroom.terminal import terminal_table
 from course_lib.classroom.text import sanitized
 from course_lib.grading.catalogue import EXERCISES
 from tests.drawn_results import (

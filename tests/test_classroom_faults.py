@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 from course_lib.__main__ import main
-from course_lib.classroom import probe
-from course_lib.classroom.graded import GradedSubmission
-from course_lib.classroom.notebook_reader import Cell
-from course_lib.classroom.outputs import write_results
-from course_lib.classroom.probe import Wall, require_isolation, save_wall, walls_of
-from course_lib.classroom.quotas import Quotas
-from course_lib.classroom.remote import Ended, Fault, Worker
-from course_lib.classroom.sandbox import SandboxError, Stage
-from course_lib.classroom.session import Session
-from course_lib.classroom.submission_reader import Notebook
+from course_lib.classroom.graded_submission import GradedSubmission
+from course_lib.classroom.read.notebook_reader import Cell
+from course_lib.classroom.read.submission_reader import Notebook
+from course_lib.classroom.report.outputs import write_results
+from course_lib.classroom.sandbox import probe
+from course_lib.classroom.sandbox.probe import Wall, require_isolation, save_wall, walls_of
+from course_lib.classroom.sandbox.quotas import Quotas
+from course_lib.classroom.sandbox.remote import Ended, Fault, Worker
+from course_lib.classroom.sandbox.session import Session
+from course_lib.classroom.sandbox.stage import SandboxError, Stage
 from tests.grading.corpus import notebook as written
 from tests.pretended_worker import WALL, pretend
 from tests.small_class import EXERCISE, write_class
@@ -92,7 +92,7 @@ def test_another_operating_system_is_told_what_to_do_instead_of_a_traceback(tmp_
     (tmp_path / "answers.ipynb").write_text(written([("code", "x = 1")]), encoding="utf-8")
     code = (
         "import sys, psutil, tqdm.auto; sys.modules['resource'] = None\n"
-        "import course_lib.classroom.class_run\n"
+        "import course_lib.classroom.mark.class_run\n"
         "from course_lib.__main__ import main\n"
         "for sys.platform, level in ('win32', 'bwrap'), ('win32', 'docker'), ('darwin', 'bwrap'):\n"
         "    ended = main(['grade', 'answers.ipynb', '--sandbox', level, '--exercises', 'attention.memory'])\n"
@@ -129,7 +129,7 @@ def test_a_probe_refuses_a_wall_that_does_not_hold(beside, monkeypatch):
 @pytest.mark.proof
 def test_the_probe_tries_the_sockets_that_no_namespace_parts():
     with Stage() as stage:
-        denial = stage.code / "course_lib" / "classroom" / "isolation.py"
+        denial = stage.code / "course_lib" / "classroom" / "sandbox" / "isolation.py"
         text = denial.read_text(encoding="utf-8")
         denial.write_text(text.replace("(1, 2, 10, 16)", "(1, 2, 10, 16, 40)"), encoding="utf-8")
         try:

@@ -14,10 +14,10 @@ import psutil
 import pytest
 
 from course_lib.__main__ import main
-from course_lib.classroom import class_run
-from course_lib.classroom.marking import mark
-from course_lib.classroom.remote import Worker
-from course_lib.classroom.submissions import find_submissions
+from course_lib.classroom.mark import class_run
+from course_lib.classroom.mark.marking import mark
+from course_lib.classroom.read.submissions import find_submissions
+from course_lib.classroom.sandbox.remote import Worker
 from course_lib.grading.catalogue import EXERCISES
 from tests.grading import corpus
 from tests.pretended_worker import NAMES, WALL, run

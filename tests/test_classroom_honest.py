@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from grading import awkward, corpus, salvaged
 
-from course_lib.classroom.graded import GradedSubmission
-from course_lib.classroom.marking import mark
-from course_lib.classroom.submissions import find_handed_in
+from course_lib.classroom.graded_submission import GradedSubmission
+from course_lib.classroom.mark.marking import mark
+from course_lib.classroom.read.submissions import find_handed_in
 from course_lib.grading.catalogue import EXERCISES
 
 SEED = 20_261_120

@@ -28,15 +28,16 @@ import psutil
 import pytest
 import torch
 
-from course_lib.classroom import report, session
 from course_lib.classroom.export import junit, results
-from course_lib.classroom.graded import GradedSubmission
-from course_lib.classroom.marking import mark
-from course_lib.classroom.quotas import Quotas
-from course_lib.classroom.remote import Fault, Worker
-from course_lib.classroom.sandbox import IMAGE, LEVELS, SandboxError
-from course_lib.classroom.submissions import find_submissions
-from course_lib.classroom.terminal import terminal_table
+from course_lib.classroom.graded_submission import GradedSubmission
+from course_lib.classroom.mark.marking import mark
+from course_lib.classroom.read.submissions import find_submissions
+from course_lib.classroom.report import pages as report
+from course_lib.classroom.report.terminal import terminal_table
+from course_lib.classroom.sandbox import session
+from course_lib.classroom.sandbox.quotas import Quotas
+from course_lib.classroom.sandbox.remote import Fault, Worker
+from course_lib.classroom.sandbox.stage import IMAGE, LEVELS, SandboxError
 from course_lib.grading.catalogue import get
 from course_lib.grading.engine import PUBLIC_SEED, grade
 from tests.grading import archives, corpus

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from course_lib.__main__ import main
-from course_lib.classroom import journal
-from course_lib.classroom.sandbox import SandboxError
+from course_lib.classroom.mark import journal
+from course_lib.classroom.sandbox.stage import SandboxError
 from course_lib.grading.catalogue import EXERCISES
 from tests.pretended_worker import EXPECTED, NAMES, Idle, pretend, run, submitted
 from tests.small_class import (

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from course_lib.classroom.protocol import DTYPES
+from course_lib.classroom.sandbox.protocol import DTYPES
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.engine import PUBLIC_SEED, judge_calls, judge_value, ready_trials
 from course_lib.grading.kinds import diagnosis

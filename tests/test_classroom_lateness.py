@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.classroom.grading_policy import Policy
-from course_lib.classroom.policy_file import read_policy
+from course_lib.classroom.mark.policy import Policy
+from course_lib.classroom.term import read_policy
 
 MINUTE = timedelta(minutes=1)
 

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from course_lib.__main__ import main
-from course_lib.classroom.graded import GradedSubmission
-from course_lib.classroom.manifest import make_manifest, told
-from course_lib.classroom.roster import Roster, read_roster
-from course_lib.classroom.submissions import find_handed_in
+from course_lib.classroom.graded_submission import GradedSubmission
+from course_lib.classroom.read.manifest import make_manifest, told
+from course_lib.classroom.read.roster import Roster, read_roster
+from course_lib.classroom.read.submissions import find_handed_in
 from tests.grading.classes import CANVAS, HONEST_CLASSES, HOSTILE_CLASSES, MOODLE, Class
 from tests.handed_in import about, lay_out
 from tests.pretended_worker import pretend

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.classroom.graded import GradedSubmission
-from course_lib.classroom.grading_policy import Override, Policy, apply_policy
-from course_lib.classroom.roster import Learner, Roster, read_roster
+from course_lib.classroom.graded_submission import GradedSubmission
+from course_lib.classroom.mark.policy import Override, Policy, apply_policy
+from course_lib.classroom.read.roster import Learner, Roster, read_roster
 from tests.test_classroom_policy import marked
 
 APOSTROPHES = "'\u2019\u02bc\u2018`\u00b4\uff07"

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.classroom import folders, notebook_reader, submission_reader
-from course_lib.classroom.notebook_reader import read_cells, without_outputs
-from course_lib.classroom.submission_reader import chapters_of
-from course_lib.classroom.submissions import find_submissions
+from course_lib.classroom.read import folders, notebook_reader, submission_reader
+from course_lib.classroom.read.notebook_reader import read_cells, without_outputs
+from course_lib.classroom.read.submission_reader import chapters_of
+from course_lib.classroom.read.submissions import find_submissions
 from tests.grading.archives import HONEST
 from tests.grading.corpus import notebook
 from tests.handed_in import CELLS, TEXT, read, said, sources
@@ -188,7 +188,7 @@ def test_limits_cost_what_is_beyond_them_and_no_more(tmp_path, monkeypatch):
     short = read(tmp_path, notebook([("code", "a = 1"), ("code", "c = 333"), ("code", "b=2")]))
     assert sources(short) == [("code", "a = 1"), ("code", "b=2")]
     assert "cell 2 was left out" in said(short)
-    monkeypatch.setattr("course_lib.classroom.notebook_reader.MOST_CELLS", 3)
+    monkeypatch.setattr("course_lib.classroom.read.notebook_reader.MOST_CELLS", 3)
     many = read(tmp_path, notebook([("code", str(number)) for number in range(9)]))
     assert [source for _, source in sources(many)] == ["0", "1", "2"]
     assert said(many).count("only its first 3 cells") == 1

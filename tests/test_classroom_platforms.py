@@ -9,9 +9,9 @@ import pytest
 
 from course_lib.__main__ import main
 from course_lib.classroom.file_names import downloads
-from course_lib.classroom.handed_in import platform_times
-from course_lib.classroom.roster import read_roster
-from course_lib.classroom.submissions import find_handed_in
+from course_lib.classroom.read.roster import read_roster
+from course_lib.classroom.read.submissions import find_handed_in
+from course_lib.classroom.read.times import platform_times
 from tests.grading.platforms import LAYOUTS, blackboard, brightspace, gradescope, people
 from tests.handed_in import about, lay_out
 from tests.small_class import ROOT

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from course_lib.__main__ import main
-from course_lib.contents import TITLES
+from course_lib.course.contents import TITLES
 from tests.pretended_worker import pretend
 from tests.small_class import EXERCISE, ROOT, refused, write_class
 from tests.test_classroom_platforms import about, blackboard, lay_out, people

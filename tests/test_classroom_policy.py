@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from course_lib.__main__ import main
 from course_lib.classroom.export.canvas import write_canvas
 from course_lib.classroom.export.moodle import write_moodle
-from course_lib.classroom.graded import GradedSubmission
-from course_lib.classroom.grading_policy import Override, Policy, apply_policy
-from course_lib.classroom.handed_in import is_late, read_times
-from course_lib.classroom.policy_file import read_policy
-from course_lib.classroom.roster import Learner
+from course_lib.classroom.graded_submission import GradedSubmission
+from course_lib.classroom.mark.policy import Override, Policy, apply_policy
+from course_lib.classroom.read.roster import Learner
+from course_lib.classroom.read.times import is_late, read_times
+from course_lib.classroom.term import read_policy
 from course_lib.grading import EXERCISES
 from tests.grading.classes import CANVAS
 from tests.handed_in import lay_out

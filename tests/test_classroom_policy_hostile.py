@@ -13,9 +13,9 @@ from course_lib.classroom.export.gradescope import gradescope_result
 from course_lib.classroom.export.junit import write_junit
 from course_lib.classroom.export.moodle import write_moodle
 from course_lib.classroom.export.results import write_csv
-from course_lib.classroom.grading_policy import Override, Policy, apply_policy
-from course_lib.classroom.policy_file import read_policy
-from course_lib.classroom.roster import Learner, save_unmatched
+from course_lib.classroom.mark.policy import Override, Policy, apply_policy
+from course_lib.classroom.read.roster import Learner, save_unmatched
+from course_lib.classroom.term import read_policy
 from tests.drawn_results import ENVIRON, begins_a_formula
 from tests.test_classroom_policy import DUE, IDS, LATE, marked
 

@@ -15,7 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib.classroom.protocol import (
+from course_lib.classroom.sandbox.protocol import (
     GONE,
     LATE,
     MOST_ARRAYS,

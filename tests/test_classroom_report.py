@@ -10,9 +10,9 @@ from urllib.parse import unquote
 import pytest
 from report_pages import ABOUT, HOSTILE, TITLES, Page, pages, rows, small_class
 
-from course_lib.classroom.folders import LeftOut
-from course_lib.classroom.graded import GradedSubmission
-from course_lib.classroom.report import STYLE, TEMPLATES, write_reports
+from course_lib.classroom.graded_submission import GradedSubmission
+from course_lib.classroom.read.folders import LeftOut
+from course_lib.classroom.report.pages import STYLE, TEMPLATES, write_reports
 from course_lib.grading import EXERCISES
 from course_lib.grading.result import SIGNS, Result
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from report_pages import HOSTILE, pages, small_class
 
 from course_lib.classroom.export import results
-from course_lib.classroom.graded import GradedSubmission
-from course_lib.classroom.report import TROUBLES
-from course_lib.classroom.terminal import terminal_table
+from course_lib.classroom.graded_submission import GradedSubmission
+from course_lib.classroom.report.pages import TROUBLES
+from course_lib.classroom.report.terminal import terminal_table
 from course_lib.grading import grade
 from course_lib.grading.result import SIGNS, Result
 from course_lib.grading.show import printable

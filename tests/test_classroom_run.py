@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from course_lib.__main__ import main
-from course_lib.classroom import jobs
-from course_lib.classroom.class_run import expected_exercises
-from course_lib.classroom.remote import Fault
-from course_lib.classroom.sandbox import SandboxError
-from course_lib.classroom.submission_reader import Submission
-from course_lib.classroom.submissions import find_submissions
+from course_lib.classroom.mark import jobs
+from course_lib.classroom.mark.class_run import expected_exercises
+from course_lib.classroom.read.submission_reader import Submission
+from course_lib.classroom.read.submissions import find_submissions
+from course_lib.classroom.sandbox.remote import Fault
+from course_lib.classroom.sandbox.stage import SandboxError
 from course_lib.grading.catalogue import EXERCISES
 from tests.grading import corpus
 from tests.pretended_worker import NAMES, Idle, pretend, run, submitted

@@ -10,20 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import course_lib
-from course_lib.classroom import other_forms, submission_reader
-from course_lib.classroom.folders import OUTSIDE
-from course_lib.classroom.marking import compared
-from course_lib.classroom.notebook_reader import Cell
-from course_lib.classroom.other_forms import (
+from course_lib.classroom.mark.marking import compared
+from course_lib.classroom.read import other_formats as other_forms
+from course_lib.classroom.read import submission_reader
+from course_lib.classroom.read.folders import OUTSIDE
+from course_lib.classroom.read.notebook_reader import Cell
+from course_lib.classroom.read.other_formats import (
     cells_of_markdown,
     cells_of_org,
     cells_of_page,
     cells_of_script,
     defines_answer,
 )
-from course_lib.classroom.salvage import MOST_CONFLICTS, newer_syntax, newest, python_version, sides, versions
-from course_lib.classroom.submission_reader import Notebook, Submission
-from course_lib.classroom.submissions import find_handed_in
+from course_lib.classroom.read.repair import MOST_CONFLICTS, newer_syntax, newest, python_version, sides, versions
+from course_lib.classroom.read.submission_reader import Notebook, Submission
+from course_lib.classroom.read.submissions import find_handed_in
 from tests.grading.archives import packed
 from tests.grading.corpus import notebook
 from tests.grading.salvaged import page_cell

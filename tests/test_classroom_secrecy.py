@@ -10,11 +10,13 @@ import pytest
 import torch
 
 from course_lib.__main__ import main
-from course_lib.classroom import journal, sandbox, secrecy
-from course_lib.classroom.probe import require_isolation
-from course_lib.classroom.protocol import Packer, pack_call
-from course_lib.classroom.remote import Worker
-from course_lib.classroom.sandbox import SandboxError
+from course_lib.classroom.mark import journal
+from course_lib.classroom.sandbox import secrecy
+from course_lib.classroom.sandbox import stage as sandbox
+from course_lib.classroom.sandbox.probe import require_isolation
+from course_lib.classroom.sandbox.protocol import Packer, pack_call
+from course_lib.classroom.sandbox.remote import Worker
+from course_lib.classroom.sandbox.stage import SandboxError
 from course_lib.grading import prepare as preparing
 from course_lib.grading import seeds
 from course_lib.grading.catalogue import EXERCISES

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.classroom import statistics
-from course_lib.classroom.graded import GradedSubmission
+from course_lib.classroom.graded_submission import GradedSubmission
+from course_lib.classroom.mark import statistics
 from course_lib.grading.catalogue import EXERCISES
 from tests.drawn_results import marked, result
 

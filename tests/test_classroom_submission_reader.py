@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.classroom import submission_reader
-from course_lib.classroom.submission_reader import chapters_of
-from course_lib.classroom.submissions import find_submissions
+from course_lib.classroom.read import submission_reader
+from course_lib.classroom.read.submission_reader import chapters_of
+from course_lib.classroom.read.submissions import find_submissions
 from course_lib.grading.show import printable
 from tests.grading.archives import HONEST, packed
 from tests.grading.corpus import notebook

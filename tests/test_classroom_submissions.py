@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.classroom import folders
-from course_lib.classroom.submission_reader import chapters_of
-from course_lib.classroom.submissions import find_handed_in, find_submissions
+from course_lib.classroom.read import folders
+from course_lib.classroom.read.submission_reader import chapters_of
+from course_lib.classroom.read.submissions import find_handed_in, find_submissions
 from tests.grading.archives import ARCHIVES, HONEST, packed
 from tests.grading.corpus import notebook
 from tests.handed_in import CELLS, TEXT, about, lay_out, names, not_taken, read, said, sources

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from course_lib.__main__ import main
-from course_lib.classroom.policy_file import read_policy
-from course_lib.classroom.term import ALWAYS, Term, read_term
-from course_lib.contents import CHAPTERS
+from course_lib.classroom.term import ALWAYS, Term, read_policy, read_term
+from course_lib.course.contents import CHAPTERS
 from tests.grading.corpus import notebook
 from tests.handed_in import lay_out
 from tests.pretended_worker import pretend

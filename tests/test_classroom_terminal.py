@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.classroom.graded import Counted, GradedSubmission
-from course_lib.classroom.terminal import terminal_answers, terminal_table
+from course_lib.classroom.graded_submission import Counted, GradedSubmission
+from course_lib.classroom.report.terminal import terminal_answers, terminal_table
 from tests.drawn_results import few, has_no_controls, marked, result, submissions
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.classroom.handed_in import read_times
+from course_lib.classroom.read.times import read_times
 
 BERLIN = "Europe/Berlin"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.classroom.views import Installation, find_courses
+from course_lib.classroom.sandbox.visible_files import Installation, find_courses
 from tests.grading.installations import WAYS
 
 

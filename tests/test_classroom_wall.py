@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import course_lib
-from course_lib.classroom.views import Installation
+from course_lib.classroom.sandbox.visible_files import Installation
 from tests.small_class import needs_bwrap
 
 LIBRARY = Path(course_lib.__file__).parent
@@ -58,9 +58,9 @@ for place in ("", *KNOWN):
 LOOK = """
 import json, sys, time
 from course_lib.classroom import probe, remote, sandbox, session, views
-from course_lib.classroom.quotas import Quotas
-from course_lib.classroom.notebook_reader import Cell
-from course_lib.classroom.submission_reader import Notebook
+from course_lib.classroom.sandbox.quotas import Quotas
+from course_lib.classroom.read.notebook_reader import Cell
+from course_lib.classroom.read.submission_reader import Notebook
 
 level, source, bare = sys.argv[1:]
 if bare:

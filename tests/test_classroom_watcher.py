@@ -9,15 +9,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from course_lib.classroom import watcher
-from course_lib.classroom.notebook_reader import Cell
-from course_lib.classroom.protocol import Broken, Channel, frame
-from course_lib.classroom.quotas import Quotas
-from course_lib.classroom.remote import Ended, Fault, Worker
-from course_lib.classroom.sandbox import Stage
-from course_lib.classroom.session import Session
-from course_lib.classroom.submission_reader import Notebook
-from course_lib.classroom.watcher import Look, Meter, Watcher, family
+from course_lib.classroom.read.notebook_reader import Cell
+from course_lib.classroom.read.submission_reader import Notebook
+from course_lib.classroom.sandbox import watcher
+from course_lib.classroom.sandbox.protocol import Broken, Channel, frame
+from course_lib.classroom.sandbox.quotas import Quotas
+from course_lib.classroom.sandbox.remote import Ended, Fault, Worker
+from course_lib.classroom.sandbox.session import Session
+from course_lib.classroom.sandbox.stage import Stage
+from course_lib.classroom.sandbox.watcher import Look, Meter, Watcher, family
 from course_lib.grading import limits
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.engine import ready_trials

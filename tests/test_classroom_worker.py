@@ -7,15 +7,15 @@ import time
 import psutil
 import pytest
 
-from course_lib.classroom import isolation
-from course_lib.classroom.marking import mark
-from course_lib.classroom.notebook_reader import Cell
-from course_lib.classroom.probe import require_isolation
-from course_lib.classroom.quotas import Quotas
-from course_lib.classroom.remote import Worker
-from course_lib.classroom.sandbox import SandboxError
-from course_lib.classroom.session import Session
-from course_lib.classroom.submission_reader import Notebook, Submission
+from course_lib.classroom.mark.marking import mark
+from course_lib.classroom.read.notebook_reader import Cell
+from course_lib.classroom.read.submission_reader import Notebook, Submission
+from course_lib.classroom.sandbox import isolation
+from course_lib.classroom.sandbox.probe import require_isolation
+from course_lib.classroom.sandbox.quotas import Quotas
+from course_lib.classroom.sandbox.remote import Worker
+from course_lib.classroom.sandbox.session import Session
+from course_lib.classroom.sandbox.stage import SandboxError
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.engine import ready_trials
 

@@ -11,7 +11,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from course_lib.__main__ import COMMANDS, main
 from course_lib.bench import report
-from course_lib.contents import BY_SLUG, TABLE_BEGIN, TABLE_END, readme
+from course_lib.course.contents import BY_SLUG, TABLE_BEGIN, TABLE_END, readme
 from course_lib.grading import EXERCISES, check, notebook, progress
 from tests.small_class import needs_bwrap
 
@@ -115,7 +115,7 @@ def test_a_full_disk_is_named_when_a_model_is_written(tmp_path):
     code = (
         "import resource, signal, sys, torch\n"
         "from pathlib import Path\n"
-        "from course_lib.files import save_tensors\n"
+        "from course_lib.course.files import save_tensors\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "try:\n    save_tensors(Path(sys.argv[1]), {'a': torch.zeros(10_000)})\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from course_lib.claims import experiments
-from course_lib.contents import CHAPTERS, TABLE_BEGIN, chapter_of, readme
+from course_lib.course.contents import CHAPTERS, TABLE_BEGIN, chapter_of, readme
 from course_lib.grading import EXERCISES
 
 ROOT = Path(__file__).parent.parent

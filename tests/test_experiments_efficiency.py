@@ -16,7 +16,7 @@ from course_lib.chapters.efficiency import claims as efficiency
 from course_lib.chapters.efficiency import processes
 from course_lib.claims import find, in_order, recorded
 from course_lib.config import PRESETS
-from course_lib.contents import chapter_of
+from course_lib.course.contents import chapter_of
 from course_lib.gpt import DecoderOnly
 
 # Figures that are possible, for each outcome.

@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 import torch
 
-from course_lib import record
+from course_lib.course import record
 from course_lib.grading import EXERCISES, check, grade
 from course_lib.grading.result import Result
 from course_lib.grading.show import show

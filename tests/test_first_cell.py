@@ -7,8 +7,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course_lib import record
-from course_lib.contents import CHAPTERS
+from course_lib.course import record
+from course_lib.course.contents import CHAPTERS
 from course_lib.grading import EXERCISES, catalogue
 from course_lib.grading.assemble import TOOLS
 from course_lib.grading.notebook import exercise_text

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from course_lib.formulas import html_of, replaced, text_of
+from course_lib.course.formulas import html_of, replaced, text_of
 from course_lib.grading import EXERCISES
 from course_lib.grading.result import Hint
 

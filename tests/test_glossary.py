@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.contents import BY_SLUG, CHAPTERS
-from course_lib.glossary import Term, all_terms, glossary, read_terms, section
-from course_lib.handout import for_learners
+from course_lib.course.contents import BY_SLUG, CHAPTERS
+from course_lib.course.glossary import Term, all_terms, glossary, read_terms, section
+from course_lib.course.handout import for_learners
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 

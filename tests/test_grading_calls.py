@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from course_lib import record
+from course_lib.course import record
 from course_lib.grading import check, grade, hint, limits, waiting
 from course_lib.grading.button import show_button
 from course_lib.grading.result import Hint, Result

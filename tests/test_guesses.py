@@ -10,10 +10,10 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
-from course_lib import record
 from course_lib.chapters.sampling.widgets import LOGITS
 from course_lib.claims import recorded
-from course_lib.contents import CHAPTERS
+from course_lib.course import record
+from course_lib.course.contents import CHAPTERS
 from course_lib.grading import progress
 from course_lib.grading.notebook import _portable
 from course_lib.live import guess, reveal

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from course_lib import handout
 from course_lib.__main__ import main
-from course_lib.classroom.submissions import find_submissions
+from course_lib.classroom.read.submissions import find_submissions
 from course_lib.cli import start
-from course_lib.contents import CHAPTERS
-from course_lib.handout import hand_out, last_saved, place
+from course_lib.course import handout
+from course_lib.course.contents import CHAPTERS
+from course_lib.course.handout import hand_out, last_saved, place
 from course_lib.live.drawing import new_figure
 from course_lib.live.figure import size
 from course_lib.live.page import ENLARGED

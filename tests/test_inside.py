@@ -15,12 +15,12 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from course_lib.__main__ import main
 from course_lib.classroom.command import require_own
-from course_lib.classroom.remote import Fault, Worker
+from course_lib.classroom.sandbox.remote import Fault, Worker
 from course_lib.cli import start
-from course_lib.files import inside, parsed, read_json, write_whole
-from course_lib.handout import EARLIER, RECORD, fingerprint, hand_out, hand_package
+from course_lib.course.files import inside, parsed, read_json, write_whole
+from course_lib.course.handout import EARLIER, RECORD, fingerprint, hand_out, hand_package
+from course_lib.course.pull import fetch_newer
 from course_lib.pretrained import load_pretrained, save_pretrained
-from course_lib.pull import fetch_newer
 from course_lib.site.elsewhere import write_elsewhere
 from tests.test_pull import ONE, School, save
 from tests.with_git import git, without_settings

@@ -7,10 +7,11 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-from course_lib import __main__, handout
+from course_lib import __main__
 from course_lib.__main__ import main
 from course_lib.claims import Measurement, in_order, recorded, registry
 from course_lib.cli import start
+from course_lib.course import handout
 from course_lib.ladder import rungs
 
 NOTHING = "Interrupted. This run kept nothing."

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from course_lib import record
+from course_lib.course import record
 from course_lib.grading import EXERCISES as PAGES
 from course_lib.ladder.climb import Climb, climb, ladder
 from course_lib.ladder.model import PARTS, LadderModel

@@ -9,9 +9,9 @@ import pytest
 from nbformat.v4 import new_markdown_cell, new_notebook
 
 from course_lib.__main__ import main
-from course_lib.contents import BY_SLUG, CHAPTERS
+from course_lib.course.contents import BY_SLUG, CHAPTERS
+from course_lib.course.handout import for_learners
 from course_lib.grading import EXERCISES
-from course_lib.handout import for_learners
 from course_lib.lessons import plan
 from course_lib.lessons.notes import is_note, notes_of, read_notes
 

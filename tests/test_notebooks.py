@@ -10,7 +10,7 @@ import pytest
 from nbclient import NotebookClient
 from nbval.plugin import get_sanitize_patterns
 
-from course_lib.contents import BY_SLUG, CHAPTERS, TITLES
+from course_lib.course.contents import BY_SLUG, CHAPTERS, TITLES
 from course_lib.grading import EXERCISES
 from course_lib.grading.assemble import TOOLS, solutions
 from course_lib.grading.notebook import BEGIN, END, exercise_text, guide

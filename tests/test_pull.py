@@ -9,8 +9,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from course_lib.cli import start
-from course_lib.handout import EARLIER, hand_out, hand_package
-from course_lib.pull import fetch_newer
+from course_lib.course.handout import EARLIER, hand_out, hand_package
+from course_lib.course.pull import fetch_newer
 from tests.with_git import git, without_settings
 
 ONE, TWO, LIBRARY = "exercises/01_embeddings.ipynb", "notebooks/02_attention.ipynb", "course_lib/attention.py"

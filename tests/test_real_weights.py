@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, GPT2Tokenizer
 
 from course_lib import pretrained
+from course_lib.course.files import ASSETS, read_json
 from course_lib.embeddings import analogy
-from course_lib.files import ASSETS, read_json
 from course_lib.hub import weights
 from course_lib.masks import padding_mask
 from course_lib.pretrained import load_pretrained, load_text, load_tokenizer

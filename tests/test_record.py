@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib import record
+from course_lib.course import record
 from course_lib.grading import check, grade, hint, progress
 
 ROOT = Path(__file__).parent.parent

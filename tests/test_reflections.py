@@ -9,14 +9,14 @@ from types import SimpleNamespace
 import pytest
 from report_pages import HOSTILE, Page, pages, small_class
 
-from course_lib import record
-from course_lib.classroom import marking
 from course_lib.classroom.export.gradescope import gradescope_result
 from course_lib.classroom.export.results import write_csv, write_json
-from course_lib.classroom.graded import GradedSubmission
-from course_lib.classroom.notebook_reader import Cell
-from course_lib.classroom.report import EXCERPT, write_reflections
-from course_lib.classroom.submission_reader import Notebook, Submission
+from course_lib.classroom.graded_submission import GradedSubmission
+from course_lib.classroom.mark import marking
+from course_lib.classroom.read.notebook_reader import Cell
+from course_lib.classroom.read.submission_reader import Notebook, Submission
+from course_lib.classroom.report.pages import EXCERPT, write_reflections
+from course_lib.course import record
 from course_lib.grading import EXERCISES, check, grade, mine, progress
 from course_lib.grading.run import Outcome
 

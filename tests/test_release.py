@@ -18,7 +18,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from course_lib.__main__ import main
 from course_lib.cli.release import chapters_of
-from course_lib.contents import named, released
+from course_lib.course.contents import named, released
 from course_lib.grading import EXERCISES
 from course_lib.grading.notebook import exercise_text
 from course_lib.grading.release import left_out, release

@@ -20,9 +20,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib import record
 from course_lib.__main__ import main
-from course_lib.contents import BY_SLUG
+from course_lib.course import record
+from course_lib.course.contents import BY_SLUG
 from course_lib.grading import check
 from course_lib.live import guess
 from course_lib.room import client, join, leave

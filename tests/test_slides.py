@@ -8,7 +8,7 @@ import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from course_lib.__main__ import main
-from course_lib.contents import BY_SLUG
+from course_lib.course.contents import BY_SLUG
 from course_lib.live.guesses import questions
 from course_lib.site import links
 from course_lib.site import slides as made

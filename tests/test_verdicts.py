@@ -8,7 +8,7 @@ import nbformat
 import pytest
 
 from course_lib.claims import find, in_order, recorded
-from course_lib.contents import CHAPTERS
+from course_lib.course.contents import CHAPTERS
 
 HERE = Path(__file__).parent
 CLAIMS = in_order()

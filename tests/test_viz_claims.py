@@ -21,7 +21,7 @@ from course_lib.chapters.claims.widgets import (
     headline_rows,
 )
 from course_lib.claims import VERDICTS, Finding, Settled, experiments, find, in_order, recorded, settle
-from course_lib.contents import BY_SLUG
+from course_lib.course.contents import BY_SLUG
 
 
 def test_every_experiment_has_a_finding_on_record_and_no_other():

@@ -11,7 +11,7 @@ from tqdm.auto import tqdm
 
 from course_lib.bench.report import Row
 from course_lib.bench.rounds import spread
-from course_lib.contents import CHAPTERS
+from course_lib.course.contents import CHAPTERS
 
 HOME = Path(__file__).resolve().parents[2]
 EACH, TRAINING = 30.0, 90.0  # seconds that a notebook may take; where a chapter trains

@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 from course_lib.bench.report import Row
 from course_lib.bench.rounds import spread
 from course_lib.checks import require_at_least_one
-from course_lib.contents import CHAPTERS
+from course_lib.course.contents import CHAPTERS
 from course_lib.live.figure import LiveFigure, light_png
 
 

@@ -12,8 +12,8 @@ from nbclient import NotebookClient
 
 from course_lib.bench.report import Row
 from course_lib.bench.rounds import spread
-from course_lib.contents import CHAPTERS
-from course_lib.files import COURSE
+from course_lib.course.contents import CHAPTERS
+from course_lib.course.files import COURSE
 
 OPEN = (0, 2, 4, 12, 13)  # the first, and four that hold models, figures and trainings
 READY = "is running at"  # what a server prints once it listens

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import nbformat
 
+from course_lib.course.record import IN_MEMORY
 from course_lib.grading.release import for_nbgrader
-from course_lib.record import IN_MEMORY
 
 ROOT = Path(__file__).resolve().parents[2]  # where the package lies that nbgrader's notebooks import
 ASSIGNMENT = "course"

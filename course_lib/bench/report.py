@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.bench.rounds import Spread
-from course_lib.files import ASSETS, read_json, write_whole
+from course_lib.course.files import ASSETS, read_json, write_whole
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from course_lib.claims.registry import Finding, Tried, experiments, find, in_order
-from course_lib.contents import CHAPTERS
-from course_lib.files import read_json, save_json
+from course_lib.course.contents import CHAPTERS
+from course_lib.course.files import read_json, save_json
 
 CHAPTERS_FOLDER = Path(__file__).parent.parent / "chapters"
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from course_lib.contents import BY_SLUG, CHAPTERS, Chapter, chapter_of
+from course_lib.course.contents import BY_SLUG, CHAPTERS, Chapter, chapter_of
 
 VERDICTS = ("confirmed", "depends", "refuted", "not at this size", "by construction")
 FIRM = ("confirmed", "refuted")  # verdicts that must hold at every size that was tried

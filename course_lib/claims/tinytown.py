@@ -11,8 +11,8 @@ from torch import nn
 from course_lib import processes
 from course_lib.checks import require_at_least_one, require_at_least_zero, require_positive, require_seed
 from course_lib.config import preset
+from course_lib.course.files import read_json, save_json, save_tensors, write_whole
 from course_lib.embeddings import analogy, nearest_tokens
-from course_lib.files import read_json, save_json, save_tensors, write_whole
 from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.gradients import require_options
 from course_lib.pretrained import EARLY_STEPS_FILE, save_pretrained

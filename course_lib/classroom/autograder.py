@@ -19,14 +19,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from course_lib.classroom.export.gradescope import gradescope_failure, gradescope_result
-from course_lib.files import ASSETS, save_json, write_whole
+from course_lib.classroom.mark.class_run import expected_exercises, mark_class
+from course_lib.classroom.read.submissions import find_submissions
+from course_lib.classroom.sandbox.quotas import Quotas
+from course_lib.classroom.sandbox.stage import SandboxError
+from course_lib.course.files import ASSETS, save_json, write_whole
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.release import left_out, requirements
-
-from .class_run import expected_exercises, mark_class
-from .quotas import Quotas
-from .sandbox import SandboxError
-from .submissions import find_submissions
 
 TEMPLATES = ASSETS / "autograder"
 YEAR_ONE = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip can tell: the same course gives the same bytes

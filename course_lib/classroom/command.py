@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
-from .console import Console, Signalled, ended_by_signals
-from .outputs import FORMATS, worksheets
+from course_lib.classroom.report.console import Console, Signalled, ended_by_signals
+from course_lib.classroom.report.outputs import FORMATS, worksheets
 
 OWN = (".lock", "marks.jsonl", "run.json")  # of a run, in the folder of its results, opened where they are
 
@@ -150,7 +150,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from .quotas import Quotas
+    from course_lib.classroom.sandbox.quotas import Quotas
 
     for option, least in (("jobs", 1), ("seconds", 0), ("minutes", 0.01), ("memory", 0.01)):
         if not least <= (value := getattr(arguments, option)) < math.inf:
@@ -159,13 +159,13 @@ def run(arguments: argparse.Namespace) -> int:
         exercise_timeout=arguments.seconds, timeout=60 * arguments.minutes, tree=int(arguments.memory * 2**30)
     )
     if arguments.plan is not None:
-        from .plan import tell_plan
+        from course_lib.classroom.mark.plan import tell_plan
 
         return tell_plan(arguments, quotas)
-    from .course_file import find_course_file
-    from .roster import read_roster
-    from .submissions import find_handed_in
-    from .term import apply_term, read_term
+    from course_lib.classroom.course_file import find_course_file
+    from course_lib.classroom.read.roster import read_roster
+    from course_lib.classroom.read.submissions import find_handed_in
+    from course_lib.classroom.term import apply_term, read_term
 
     course = find_course_file(arguments.course)
     term = read_term(course)
@@ -182,10 +182,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _counting(arguments: argparse.Namespace):
     """Return what decides what the points count: a policy, and when each handed in; None if nothing does."""
-    from .course_file import find_course_file
-    from .grading_policy import Policy
-    from .handed_in import read_times
-    from .policy_file import read_policy
+    from course_lib.classroom.course_file import find_course_file
+    from course_lib.classroom.mark.policy import Policy
+    from course_lib.classroom.read.times import read_times
+    from course_lib.classroom.term import read_policy
 
     path = find_course_file(arguments.course)
     policy = read_policy(path) if path else Policy()
@@ -208,7 +208,7 @@ def _require_usable(arguments: argparse.Namespace) -> None:
             raise ValueError(f"--out {arguments.out} lies in {path}, as if it were a submission: name a folder outside")
     if arguments.out:
         require_own(arguments.out)
-        from . import report  # noqa: F401  # it needs Jinja: what is missing is said before anything is graded
+        from course_lib.classroom.report import pages as report  # noqa: F401  # it needs Jinja: what is missing is said before anything is graded
     if arguments.classroom50:
         from course_lib.classroom.export.classroom50 import classroom50_fields
 
@@ -229,13 +229,12 @@ def _require_usable(arguments: argparse.Namespace) -> None:
 
 
 def _grade(arguments: argparse.Namespace, quotas, handed_in, learners: list, counting, term) -> int:
+    from course_lib.classroom.mark.class_run import expected_exercises
+    from course_lib.classroom.mark.journal import LINES
+    from course_lib.classroom.read.manifest import chapters as named
+    from course_lib.classroom.read.manifest import make_manifest, save_manifest, told
+    from course_lib.classroom.report.outputs import require_sheets
     from course_lib.grading.show import plural
-
-    from .class_run import expected_exercises
-    from .journal import LINES
-    from .manifest import chapters as named
-    from .manifest import make_manifest, save_manifest, told
-    from .outputs import require_sheets
 
     submissions, left, _ = handed_in
     out, err = Console(sys.stdout), Console(sys.stderr)
@@ -290,8 +289,8 @@ def require_own(out: Path) -> None:
 def _asked_of_all(submissions: list, term, due, out: Console) -> list[int]:
     """Return the released chapters that are asked of everybody: whatever at least half of the class is about, and what
     is due and handed in by anybody. What somebody has begun and nobody has to have is said."""
-    from .class_run import shares
-    from .manifest import chapters as named
+    from course_lib.classroom.mark.class_run import shares
+    from course_lib.classroom.read.manifest import chapters as named
 
     now, has = datetime.now(UTC), term.released()
     found = {chapter: share for chapter, share in sorted(shares(submissions).items()) if chapter in has}
@@ -310,8 +309,8 @@ def _marked(arguments: argparse.Namespace, quotas, submissions: list, expected: 
     """Grade the class, with a bar that says how far it is."""
     from tqdm.auto import tqdm
 
-    from .class_run import mark_class
-    from .manifest import save_manifest
+    from course_lib.classroom.mark.class_run import mark_class
+    from course_lib.classroom.read.manifest import save_manifest
 
     with ExitStack() as stack:
         folder = arguments.out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="course-results-")))
@@ -345,11 +344,11 @@ def _told(
     err: Console,
 ) -> int:
     """Write the results, then say what became of the class. Returns the exit status."""
-    from .folders import LeftOut
-    from .grading_policy import apply_policy
-    from .handed_in import is_late, platform_times
-    from .outputs import of_an_earlier_run, told_new_columns, write_results
-    from .text import one_line
+    from course_lib.classroom.mark.policy import apply_policy
+    from course_lib.classroom.read.folders import LeftOut
+    from course_lib.classroom.read.times import is_late, platform_times
+    from course_lib.classroom.report.outputs import of_an_earlier_run, told_new_columns, write_results
+    from course_lib.classroom.text import one_line
 
     submissions, left, unknown = handed_in
     doubts: list[str] = []
@@ -415,7 +414,7 @@ def _told(
 
 
 def _table(marked: list, submitted: int) -> str:
-    from .terminal import terminal_answers, terminal_table
+    from course_lib.classroom.report.terminal import terminal_answers, terminal_table
 
     if len(marked) == submitted == 1:
         return terminal_answers(marked[0])

@@ -1,6 +1,6 @@
-"""`course.toml`, read: what is wrong is named with its line, what was given and what may be.
+"""Read `course.toml` with errors that name the line, what was given and what is allowed. `term` says what is in it.
 
-`term` reads `[course]` of it and `policy_file` `[grading]`. Nothing here needs torch.
+Nothing here needs torch.
 """
 
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from course_lib.contents import CHAPTERS
+from course_lib.course.contents import CHAPTERS
 
 NAME = "course.toml"  # where a command runs
 LIKE = "a date and time with its zone, as in 2026-10-05T23:59:00+02:00"
@@ -135,7 +135,7 @@ class Part:
 
     def time(self, key: str, zone: ZoneInfo | None, is_due: bool = False) -> datetime:
         """Return a moment in UTC, in which seconds are counted; days are counted by the clock of the time zone
-        (`grading_policy`). Where clocks show a time twice, work `is_due` at the later of the two moments."""
+        (`mark.policy`). Where clocks show a time twice, work `is_due` at the later of the two moments."""
         value = self.data.get(key)
         if isinstance(value, datetime) and value.year in YEARS:
             if value.tzinfo:

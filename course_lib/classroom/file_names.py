@@ -4,7 +4,7 @@ import re
 import unicodedata
 from typing import NamedTuple
 
-from course_lib.contents import CHAPTERS
+from course_lib.course.contents import CHAPTERS
 
 STEMS = tuple(chapter.slug for chapter in CHAPTERS[1:])  # of the exercise notebooks, by chapter, from 1
 COURSE_FILE = "|".join(rf"0?{number}_{stem}" for number, stem in enumerate(STEMS, start=1))

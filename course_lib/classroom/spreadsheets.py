@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from course_lib.classroom.graded_submission import GradedSubmission, rounded
 from course_lib.classroom.text import chapter_of, sanitized, save_text
-
-from .graded import GradedSubmission, rounded
 
 # A spreadsheet calculates a cell that begins so, whatever spaces and quotes stand before. Where its separator is not
 # ours (";" in much of Europe) it also cuts our cells there and at line ends: a part may begin a cell as well.

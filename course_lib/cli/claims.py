@@ -131,7 +131,7 @@ def _picture() -> str:
 def _to_refresh(found: dict[str, "Finding"]) -> str:
     """Say which notebooks show these findings, and how their outputs are brought up to date."""
     from course_lib.claims import find
-    from course_lib.contents import BY_SLUG, CHAPTERS
+    from course_lib.course.contents import BY_SLUG, CHAPTERS
 
     numbers = {find(id).chapter for id in found} | {BY_SLUG["claims"].number}
     notebooks = (f"notebooks/{CHAPTERS[number].notebook}" for number in sorted(numbers))

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.cli import missing as brought_by
-from course_lib.contents import named, released
-from course_lib.files import COURSE
+from course_lib.course.contents import named, released
+from course_lib.course.files import COURSE
 
 PACKAGES = (
     "torch", "numpy", "matplotlib", "ipywidgets", "jupyterlab", "nbclient", "safetensors", "tokenizers", "tqdm",
@@ -211,7 +211,7 @@ def _exercises() -> Finding:
 
 
 def _progress_file() -> Finding:
-    from course_lib.record import where
+    from course_lib.course.record import where
 
     path = where()
     try:

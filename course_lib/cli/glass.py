@@ -32,7 +32,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the page and say how large it is."""
-    from course_lib.files import write_whole
+    from course_lib.course.files import write_whole
     from course_lib.live.glass import HEADINGS, OF_A_MODEL, html
     from course_lib.pretrained import load_pretrained
 

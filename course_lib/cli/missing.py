@@ -7,7 +7,7 @@ import importlib.metadata
 import re
 from pathlib import Path
 
-from course_lib.files import COURSE
+from course_lib.course.files import COURSE
 
 NAME = "transformers-measured"
 PACKAGES = {  # module -> the package that brings it, where the two have different names

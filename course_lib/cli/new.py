@@ -96,8 +96,8 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the page unless it is there, and prove it. Returns 1 if a proof fails."""
-    from course_lib.contents import BY_SLUG
-    from course_lib.files import inside
+    from course_lib.course.contents import BY_SLUG
+    from course_lib.course.files import inside
     from course_lib.grading import catalogue
 
     path = Path(arguments.path.removesuffix(".md"))

@@ -33,9 +33,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     from course_lib.bench import report
     from course_lib.checks import require_at_least_one
-    from course_lib.contents import readme
-    from course_lib.files import write_whole
-    from course_lib.glossary import glossary
+    from course_lib.course.contents import readme
+    from course_lib.course.files import write_whole
+    from course_lib.course.glossary import glossary
     from course_lib.grading import notebook
     from course_lib.lessons import plan
 

@@ -7,7 +7,7 @@ from collections import Counter
 from datetime import UTC, date, datetime, time
 from pathlib import Path
 
-from course_lib.contents import CHAPTERS, named, released
+from course_lib.course.contents import CHAPTERS, named, released
 
 
 def add(commands: argparse._SubParsersAction) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from course_lib.room import PORT
 
 if TYPE_CHECKING:
-    from course_lib.classroom.console import Console
+    from course_lib.classroom.report.console import Console
     from course_lib.room.tally import Tally
 
 ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows has no SIGHUP
@@ -56,8 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Keep the room open until Ctrl-C, SIGTERM or SIGHUP."""
     import sys
 
-    from course_lib.classroom.console import Console
-    from course_lib.contents import CHAPTERS
+    from course_lib.classroom.report.console import Console
+    from course_lib.course.contents import CHAPTERS
     from course_lib.room.tally import Tally
 
     out, wanted = arguments.out, [name.lower() for name in arguments.chapters]
@@ -115,7 +115,7 @@ def read(out: Path) -> dict[str, Any] | None:
 
     Errors: ValueError for any other file, which is left as it is.
     """
-    from course_lib.files import parsed
+    from course_lib.course.files import parsed
     from course_lib.room.tally import require_summary
 
     if not os.path.lexists(out):
@@ -130,7 +130,7 @@ def until_ended(tally: "Tally", host: str, port: int, out: Path | None, console:
     """Keep a room open, and its counts as they come. Return the number of the signal that ended it, 0 for Ctrl-C."""
     import asyncio
 
-    from course_lib.files import save_json
+    from course_lib.course.files import save_json
     from course_lib.room.server import serve
 
     saved: dict[str, Any] = {}

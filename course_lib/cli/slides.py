@@ -28,7 +28,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the slides and say how many there are."""
     from course_lib.cli.start import chapter_of
-    from course_lib.files import write_whole
+    from course_lib.course.files import write_whole
     from course_lib.site.slides import slides
 
     root, chapter = Path.cwd(), chapter_of(arguments.chapter)

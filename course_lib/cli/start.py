@@ -13,11 +13,11 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from course_lib.contents import CHAPTERS, Chapter, released
-from course_lib.files import COURSE, inside, write_whole
+from course_lib.course.contents import CHAPTERS, Chapter, released
+from course_lib.course.files import COURSE, inside, write_whole
 
 if TYPE_CHECKING:
-    from course_lib.handout import Handed
+    from course_lib.course.handout import Handed
 
 PROJECTOR = ".projector"  # in the learner's folder: JupyterLab's settings for a lecture hall
 LARGE_TYPE = {"code-font-size": "19px", "content-font-size1": "21px", "ui-font-size1": "17px"}
@@ -66,7 +66,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Fill or update the folder, say what changed, and stay until JupyterLab ends."""
-    from course_lib.handout import hand_out, last_saved, place
+    from course_lib.course.handout import hand_out, last_saved, place
 
     page = notebook_of(arguments.page) if arguments.page else None
     if arguments.pull:
@@ -151,7 +151,7 @@ def _projector(folder: Path) -> list[str]:
 
 def pulled() -> list[str]:
     """Fetch what is newer and return what to tell the learner, a line each. Without a network the day goes on."""
-    from course_lib.pull import fetch_newer
+    from course_lib.course.pull import fetch_newer
 
     try:
         handed = fetch_newer(COURSE)
@@ -179,7 +179,7 @@ def stayed(each: "Handed") -> str:
 def usual_folder() -> Path:
     """Return the learner's folder: `my/` beside the course. In a wheel nothing of a learner's may stand, so there it is
     `my/` where they are, or where they are if that is theirs already."""
-    from course_lib.handout import RECORD
+    from course_lib.course.handout import RECORD
 
     if COURSE.name != "handouts":
         return COURSE / "my"

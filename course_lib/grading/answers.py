@@ -14,8 +14,8 @@ import sys
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from course_lib import record
-from course_lib.told import NoId, NothingKept, UnknownId
+from course_lib.course import record
+from course_lib.course.told import NoId, NothingKept, UnknownId
 
 from .asked import LEFT_OUT, asked
 from .result import Result

@@ -25,7 +25,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-from course_lib.contents import BY_SLUG, CHAPTERS, Chapter
+from course_lib.course.contents import BY_SLUG, CHAPTERS, Chapter
 
 from .catalogue import EXERCISES
 from .declare import answer_block

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from course_lib.contents import BY_SLUG, released
+from course_lib.course.contents import BY_SLUG, released
 
 from .declare import exercise_of
 from .kinds import Exercise

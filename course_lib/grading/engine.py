@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from course_lib import record
+from course_lib.course import record
 
 from . import fresh, standing
 from .answers import NotAlone, run_alone, source_alone

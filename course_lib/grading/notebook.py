@@ -13,10 +13,10 @@ from pathlib import Path
 
 import nbformat
 
-from course_lib.contents import CHAPTERS
-from course_lib.files import write_whole
+from course_lib.course.contents import CHAPTERS
+from course_lib.course.files import write_whole
+from course_lib.course.record import IN_MEMORY
 from course_lib.live.page import SERVICE, VIEW
-from course_lib.record import IN_MEMORY
 
 from .assemble import metadata, solutions, with_outputs
 from .catalogue import EXERCISES

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import nbformat
 
-from course_lib.contents import CHAPTERS as ALL
-from course_lib.contents import RELEASED, Chapter, readme, released
-from course_lib.files import save_json
-from course_lib.handout import EARLIER, RECORD, Handed, for_learners, hand_package
+from course_lib.course.contents import CHAPTERS as ALL
+from course_lib.course.contents import RELEASED, Chapter, readme, released
+from course_lib.course.files import save_json
+from course_lib.course.handout import EARLIER, RECORD, Handed, for_learners, hand_package
 
 from .catalogue import EXERCISES
 from .notebook import metadata, student_version

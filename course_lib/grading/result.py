@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
 
-from course_lib.formulas import html_of, replaced, text_of
+from course_lib.course.formulas import html_of, replaced, text_of
 
 from .show import plural
 

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from course_lib import record
+from course_lib.course import record
 
 from .catalogue import EXERCISES
 from .kinds import Choice, Exercise, Reflection
@@ -95,7 +95,7 @@ def progress() -> Progress:
 
     Tables in a notebook, one per chapter, and text elsewhere.
     """
-    from course_lib.contents import CHAPTERS, TITLES
+    from course_lib.course.contents import CHAPTERS, TITLES
 
     entries = record.entries("exercises")
     rows = []

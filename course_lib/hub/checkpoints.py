@@ -18,8 +18,8 @@ from tqdm.auto import tqdm
 from course_lib.arguments import require_arguments
 from course_lib.checks import require_finite, require_float, require_one_of
 from course_lib.config import TransformerConfig
+from course_lib.course.files import damaged, reading
 from course_lib.encoder_decoder import EncoderDecoder, EncoderOnly
-from course_lib.files import damaged, reading
 from course_lib.gpt import DecoderOnly
 from course_lib.hub.layouts import as_ours
 from course_lib.hub.names import BASIS, SETTINGS, UNUSED, config_from_hf, require_known, their_name

@@ -27,7 +27,7 @@ from requests.adapters import HTTPAdapter, Retry
 from requests.utils import get_auth_from_url
 from tqdm.auto import tqdm
 
-from course_lib.files import write_whole
+from course_lib.course.files import write_whole
 from course_lib.hub import weights
 
 NOT_OFFERED = (pypi_simple.NoSuchProjectError, pypi_simple.UnsupportedContentTypeError)

@@ -10,7 +10,7 @@ from typing import Any
 
 from course_lib.checks import require_hf_config, require_hf_settings, require_one_of
 from course_lib.config import TransformerConfig
-from course_lib.files import read_table
+from course_lib.course.files import read_table
 
 
 def _table(text: str) -> list[tuple[str, dict[str, str]]]:

@@ -13,7 +13,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pro
 from torch import Tensor
 
 from course_lib.config import TransformerConfig
-from course_lib.files import damaged, reading
+from course_lib.course.files import damaged, reading
 from course_lib.hub.checkpoints import Model, assemble
 from course_lib.hub.names import BASIS
 from course_lib.tinytown import SubwordTokenizer

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import platformdirs
 
-from course_lib.files import read_table
+from course_lib.course.files import read_table
 
 
 @dataclass(frozen=True)

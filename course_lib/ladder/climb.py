@@ -9,9 +9,9 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from course_lib import record
-from course_lib.contents import CHAPTERS
-from course_lib.files import write_whole
+from course_lib.course import record
+from course_lib.course.contents import CHAPTERS
+from course_lib.course.files import write_whole
 from course_lib.ladder.picture import Ladder, draw, told
 from course_lib.ladder.rungs import EXERCISES, RECORD, RUNGS, STEPS, Height, Rung, recorded, train_rung
 from course_lib.live.attempts import went_wrong

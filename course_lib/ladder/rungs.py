@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from course_lib.claims.tinytown import HELD_OUT_SEED
-from course_lib.files import read_json, save_json
+from course_lib.course.files import read_json, save_json
 from course_lib.ladder.model import MAX_SEQ_LEN, LadderModel, Shape
 from course_lib.pretrained import shipped_figures
 from course_lib.tinytown import Batches, Tinytown, WordTokenizer, encode_stories

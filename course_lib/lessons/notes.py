@@ -25,8 +25,8 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from course_lib.contents import Chapter
-from course_lib.handout import TEACHER
+from course_lib.course.contents import Chapter
+from course_lib.course.handout import TEACHER
 
 HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 FRAME = re.compile(r"<details><summary>For the teacher</summary>\n\n(.+?)\n\n</details>", re.DOTALL)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.checks import require_at_least_one
-from course_lib.contents import BY_SLUG, CHAPTERS, Chapter
+from course_lib.course.contents import BY_SLUG, CHAPTERS, Chapter
 from course_lib.grading import EXERCISES
 from course_lib.lessons.notes import Note, notes_of
 

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
-from course_lib.handout import place
+from course_lib.course.handout import place
 from course_lib.live.names import explain_names
 
 

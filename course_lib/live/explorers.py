@@ -8,8 +8,8 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from functools import cache
 
-from course_lib.contents import CHAPTERS
-from course_lib.told import NoId, UnknownId
+from course_lib.course.contents import CHAPTERS
+from course_lib.course.told import NoId, UnknownId
 
 
 @cache

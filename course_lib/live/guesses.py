@@ -38,11 +38,11 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
-from course_lib import record
-from course_lib.contents import BY_SLUG, CHAPTERS
-from course_lib.formulas import html_of, text_of
+from course_lib.course import record
+from course_lib.course.contents import BY_SLUG, CHAPTERS
+from course_lib.course.formulas import html_of, text_of
+from course_lib.course.told import NoId, UnknownId
 from course_lib.live.page import publish
-from course_lib.told import NoId, UnknownId
 
 CHAPTER_FOLDERS = Path(__file__).parent.parent / "chapters"
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).use(dollarmath_plugin, renderer=lambda tex, _: html_of(tex))

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import NamedTuple
 
-from course_lib import record
+from course_lib.course import record
 from course_lib.room import EXAMPLE, PORT, letters_of
 
 ADDRESS = re.compile(r"(?:http://)?([\w.-]+|\[[\da-fA-F:.]+\])(?::(\d{1,5}))?/?")

@@ -14,7 +14,7 @@ from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler
 
-from course_lib.files import parsed
+from course_lib.course.files import parsed
 from course_lib.room.tally import Refused, Tally
 
 PAGES = Path(__file__).parent / "page"

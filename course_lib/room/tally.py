@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from course_lib.contents import CHAPTERS, Chapter
+from course_lib.course.contents import CHAPTERS, Chapter
 from course_lib.grading import EXERCISES
 from course_lib.live.guesses import MARKDOWN, Question, questions
 from course_lib.room import EXAMPLE, letters_of

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 
-from course_lib.files import delete_folder, exchange_folder
+from course_lib.course.files import delete_folder, exchange_folder
 from course_lib.hub.weights import weights_folder
 from course_lib.site import links, pages, states
 

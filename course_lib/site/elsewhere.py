@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from course_lib.files import inside, write_whole
+from course_lib.course.files import inside, write_whole
 from course_lib.site.pages import GITHUB, repository_of
 
 NOT_THERE = ("jupyterlab", "ipython")  # the service has its own page and kernel, and they stay as they are

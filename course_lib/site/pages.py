@@ -15,8 +15,8 @@ from nbformat import NotebookNode
 
 from course_lib.claims import VERDICTS, Experiment, Finding, in_order, recorded
 from course_lib.claims.card import figure, rows_as_html
-from course_lib.contents import BY_SLUG, CHAPTERS, Chapter
-from course_lib.glossary import glossary
+from course_lib.course.contents import BY_SLUG, CHAPTERS, Chapter
+from course_lib.course.glossary import glossary
 from course_lib.gpt import DecoderOnly
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.hub import weights

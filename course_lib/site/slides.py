@@ -25,7 +25,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_lib.claims import find, recorded
-from course_lib.contents import Chapter
+from course_lib.course.contents import Chapter
 from course_lib.lessons.notes import Note, is_note, read_notes
 from course_lib.live.glass import html as glass_page
 from course_lib.live.guesses import Question, questions

@@ -12,7 +12,7 @@ from typing import Any
 
 import nbformat
 
-from course_lib.contents import BY_SLUG
+from course_lib.course.contents import BY_SLUG
 
 MOST = 21  # states of a figure
 DPI = 150  # sharp enough on dense screens, half the bytes of a notebook's picture

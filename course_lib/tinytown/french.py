@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from course_lib.arguments import require_arguments
 from course_lib.checks import require_seed
-from course_lib.files import read_table
+from course_lib.course.files import read_table
 from course_lib.tinytown.grammar import first, join_words, split_words
 from course_lib.tinytown.tokenizers import WordTokenizer
 

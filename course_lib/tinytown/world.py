@@ -4,7 +4,7 @@ Chapters 1, 12 and 13. The words and lines of the stories are in `assets/tables/
 format. This module derives the classes and relations from them. `grammar` reads the lines, `stories` generates stories.
 """
 
-from course_lib.files import read_table
+from course_lib.course.files import read_table
 
 PAGE = read_table("world")
 STORY, MAX_SENTENCES, STOP = PAGE["story"], PAGE["max_sentences"], PAGE["stop"]

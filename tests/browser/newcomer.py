@@ -17,7 +17,7 @@ from pathlib import Path
 
 import nbformat
 
-from course_lib.contents import CHAPTERS
+from course_lib.course.contents import CHAPTERS
 from tests.browser.axe import OURS, findings
 from tests.browser.lab import Lab, open_lab
 

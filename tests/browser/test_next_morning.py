@@ -7,7 +7,7 @@ import signal
 import psutil
 import pytest
 
-from course_lib.glossary import glossary
+from course_lib.course.glossary import glossary
 from course_lib.live.saved import STATE
 from tests.browser.lab import FIGURE, GUESS, PICTURE, SETTINGS
 from tests.live_in_browser import ROOT

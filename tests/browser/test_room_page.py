@@ -5,7 +5,7 @@ from operator import attrgetter
 
 import pytest
 
-from course_lib.contents import BY_SLUG
+from course_lib.course.contents import BY_SLUG
 from course_lib.room.tally import Tally
 from tests.browser.axe import findings
 from tests.test_room import GUESS, MISTAKEN, opened

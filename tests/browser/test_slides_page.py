@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.contents import BY_SLUG
+from course_lib.course.contents import BY_SLUG
 from course_lib.site.slides import slides
 from tests.browser.axe import findings
 

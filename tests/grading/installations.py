@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.classroom.views import Installation, find_courses
+from course_lib.classroom.sandbox.visible_files import Installation, find_courses
 
 VERSION = "python3.12"
 MULTIARCH = "usr/lib/x86_64-linux-gnu"

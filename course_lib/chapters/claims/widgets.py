@@ -10,8 +10,8 @@ import ipywidgets as widgets
 from course_lib.chapters.claims.figures import MARKS, Card, headlines, overview_title
 from course_lib.claims import Experiment, Finding, find, recorded
 from course_lib.claims.card import rows_as_html
-from course_lib.contents import TITLES
-from course_lib.files import ASSETS
+from course_lib.course.contents import TITLES
+from course_lib.course.files import ASSETS
 from course_lib.live.figure import LiveFigure, as_html, dropdown, png
 from course_lib.live.page import publish
 

@@ -12,8 +12,8 @@ from torch import nn
 
 from course_lib.chapters.start_here import figures
 from course_lib.chapters.start_here.figures import Part
-from course_lib.contents import BY_SLUG, CHAPTERS
-from course_lib.files import COURSE
+from course_lib.course.contents import BY_SLUG, CHAPTERS
+from course_lib.course.files import COURSE
 from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.live.figure import LiveFigure, dropdown, show, slider
 from course_lib.live.page import publish

@@ -11,7 +11,7 @@ import torch
 
 from course_lib.config import preset
 from course_lib.counting import count_parameters
-from course_lib.files import ASSETS, read_json
+from course_lib.course.files import ASSETS, read_json
 from course_lib.pretrained import shipped_figures
 from course_lib.tinytown import Tinytown
 

@@ -27,7 +27,7 @@ from course_lib.chapters.training.claims import (
 from course_lib.chapters.training.power_law import RECORD, SCALES, Run, recorded
 from course_lib.claims.tinytown import HELD_OUT_SEED, PROBES
 from course_lib.config import TransformerConfig
-from course_lib.files import read_json, save_json
+from course_lib.course.files import read_json, save_json
 from course_lib.gpt import IGNORED, DecoderOnly, evaluating
 from course_lib.pretrained import load_text
 from course_lib.tinytown import Batches, Tinytown, WordTokenizer

@@ -14,7 +14,7 @@ import torch
 from course_lib.chapters.your_gpt.workshop import LENT, learn, load, parity
 from course_lib.claims.tinytown import HELD_OUT_SEED
 from course_lib.config import TransformerConfig
-from course_lib.files import ASSETS, read_json, save_json
+from course_lib.course.files import ASSETS, read_json, save_json
 from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.ladder.rungs import BATCH, HELD_OUT, STEPS, Height
 from course_lib.pretrained import load_text

@@ -24,7 +24,7 @@ from tqdm.auto import tqdm
 
 from course_lib.checks import require_config
 from course_lib.config import TransformerConfig
-from course_lib.files import ASSETS
+from course_lib.course.files import ASSETS
 from course_lib.gpt import DecoderOnly
 from course_lib.grading.answers import mine
 from course_lib.ladder.model import PARTS as LADDER_PARTS

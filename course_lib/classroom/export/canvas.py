@@ -4,13 +4,12 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from course_lib.classroom.roster import Roster, save_unmatched
+from course_lib.classroom.file_names import CANVAS_DOWNLOAD
+from course_lib.classroom.graded_submission import GradedSubmission
+from course_lib.classroom.read.roster import Roster, save_unmatched
 from course_lib.classroom.spreadsheets import Sheet, amount, csv_text, points_of, scaled, spreadsheet_cell
 from course_lib.classroom.text import COURSE, in_order, one_line, save_text
-from course_lib.contents import CHAPTERS
-
-from ..file_names import CANVAS_DOWNLOAD
-from ..graded import GradedSubmission
+from course_lib.course.contents import CHAPTERS
 
 
 def write_canvas(

@@ -5,9 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from course_lib.classroom.graded_submission import GradedSubmission
 from course_lib.classroom.text import one_line, sanitized, save_one_each
-
-from ..graded import GradedSubmission
 
 VARIABLES = {  # field of result.json -> environment variable, as Classroom 50's runner sets it
     "classroom": "CLASSROOM",

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from course_lib.classroom.graded_submission import GradedSubmission
 from course_lib.classroom.text import feedback, one_line, sanitized, save_one_each, told_points
 from course_lib.grading.result import Result
-
-from ..graded import GradedSubmission
 
 
 def gradescope_result(marked: GradedSubmission, seconds: float | None = None) -> dict:

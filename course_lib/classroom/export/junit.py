@@ -4,10 +4,9 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from course_lib.classroom.graded_submission import GradedSubmission, rounded
 from course_lib.classroom.text import COURSE, feedback, in_order, one_line, sanitized, save_text
 from course_lib.grading.result import SIGNS
-
-from ..graded import GradedSubmission, rounded
 
 
 def write_junit(marked: Sequence[GradedSubmission], folder: Path, about: Mapping[str, str] | None = None) -> list[Path]:

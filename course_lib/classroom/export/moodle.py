@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from course_lib.classroom.roster import Roster, save_unmatched
+from course_lib.classroom.file_names import MOODLE_DOWNLOAD
+from course_lib.classroom.graded_submission import GradedSubmission
+from course_lib.classroom.read.roster import Roster, save_unmatched
 from course_lib.classroom.spreadsheets import Sheet, amount, csv_text, points_of, scaled
 from course_lib.classroom.text import chapter_of, one_line, sanitized, save_text, told_points
 from course_lib.grading.result import SIGNS
 from course_lib.grading.show import plural
-
-from ..file_names import MOODLE_DOWNLOAD
-from ..graded import GradedSubmission
 
 MOODLE_COLUMNS = ("Identifier", "Grade", "Last modified (grade)", "Feedback comments")
 LONGEST_FEEDBACK = 24_000  # characters; a spreadsheet takes 32,767 in a cell

@@ -4,14 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from course_lib.classroom.graded_submission import GradedSubmission, rounded
+from course_lib.classroom.mark import statistics
+from course_lib.classroom.read.folders import LeftOut
+from course_lib.classroom.read.manifest import Line
 from course_lib.classroom.spreadsheets import csv_text, points_of, spreadsheet_cell
 from course_lib.classroom.text import chapter_of, feedback, in_order, one_line, save_json, save_text
 from course_lib.grading.result import Result
-
-from .. import statistics
-from ..folders import LeftOut
-from ..graded import GradedSubmission, rounded
-from ..manifest import Line
 
 COUNTS = ("chapter counts", "chapter of", "total counts", "total of")
 

@@ -20,7 +20,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from course_lib.config import TransformerConfig
-from course_lib.contents import BY_SLUG
+from course_lib.course.contents import BY_SLUG
 from course_lib.embeddings import TokenEmbedding
 from course_lib.feed_forward import FeedForward, SwiGLU
 from course_lib.gpt import DecoderOnly

@@ -6,7 +6,7 @@ import socket
 import sys
 import time
 
-from course_lib.classroom.protocol import frame
+from course_lib.classroom.sandbox.protocol import frame
 
 
 def question():

@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 
-from course_lib.classroom.protocol import frame, pack_outcome
+from course_lib.classroom.sandbox.protocol import frame, pack_outcome
 from course_lib.grading.run import Outcome
 
 attention_memory = 4 * 2048 * 2048

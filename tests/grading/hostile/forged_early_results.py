@@ -7,7 +7,7 @@ attention_memory = 4 * 2048 * 2048
 import os
 import socket
 
-from course_lib.classroom.protocol import frame, pack_outcome
+from course_lib.classroom.sandbox.protocol import frame, pack_outcome
 from course_lib.grading.run import Outcome
 
 told, arrays = pack_outcome(Outcome(16_777_216))

@@ -7,7 +7,7 @@ import sys
 import time
 
 import torch
-from course_lib.classroom.protocol import frame, pack_outcome
+from course_lib.classroom.sandbox.protocol import frame, pack_outcome
 from course_lib.grading.run import Outcome
 
 def question():

@@ -19,7 +19,7 @@ open("{OUTSIDE}/{MARK}-course", "w").close()
 check = grade = lambda *args: {"passed": True}
 # %% [file course_lib/grading/judge.py]
 compare = same = lambda *args, **kwargs: None
-# %% [file course_lib/classroom/protocol.py]
+# %% [file course_lib/classroom/sandbox/protocol.py]
 open("{OUTSIDE}/{MARK}-protocol", "w").close()
 # %% [file evil.pth]
 import os; open("{OUTSIDE}/{MARK}-pth", "w").close()

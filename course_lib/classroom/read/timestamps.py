@@ -1,0 +1,122 @@
+"""Times as spreadsheets and learning platforms write them, read: what may mean two moments is refused."""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from course_lib.classroom.course_file import LIKE, YEARS
+
+MONTHS = [
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+]
+CLOCK = r",? (?P<hour>\d\d?):(?P<minute>\d\d)(?::(?P<second>\d\d))?(?: ?(?P<half>[AaPp])\.?[Mm]\.?)?(?: o'clock)?"
+FORMS = [
+    re.compile(form + CLOCK)
+    for form in (
+        r"(?:[^\W\d]+\.?, )?(?P<day>\d\d?) (?P<month>[A-Za-z]+)\.?,? (?P<year>\d{4})",  # 5 October 2026, 23:59
+        r"(?:[^\W\d]+\.?, )?(?P<month>[A-Za-z]+)\.? (?P<day>\d\d?),? (?P<year>\d{4})",  # Oct 5, 2026 11:59 PM
+        r"(?P<year>\d{4})/(?P<month>\d\d?)/(?P<day>\d\d?)",
+        r"(?P<day>\d\d?)\.(?P<month>\d\d?)\.(?P<year>\d{4})",
+    )
+]
+EITHER = r"(?P<{}>\d\d?)(?P<sign>[/-])(?P<{}>\d\d?)(?P=sign)(?P<year>\d{{4}})" + CLOCK
+DAY_FIRST, MONTH_FIRST = (re.compile(EITHER.format(*order)) for order in (("day", "month"), ("month", "day")))
+LETTERS = re.compile(r"(?P<time>.*\d.*) (?!AM$|PM$)(?P<zone>[A-Z]{1,5})")  # of a zone: UTC, CEST
+UNIVERSAL = ("UTC", "GMT", "Z")
+
+
+class Written(NamedTuple):
+    """A time as it was written, with the day first and with the month first: equal, unless it is 10/5/2026; None where
+    there is no such day. zone: its letters, "" if there are none."""
+
+    day_first: datetime | None
+    month_first: datetime | None
+    zone: str
+
+
+def read_moments(texts: Sequence[tuple[str, str]], zone: str = "") -> list[datetime]:
+    """Return moments in UTC of (where, text) each, which are of one list: one writes the day first, or the month.
+
+    A time is ISO 8601, as Moodle writes it in English, as Blackboard, Brightspace, Canvas and Gradescope do, or as
+    spreadsheets do. zone: of those that name none, as "Europe/Berlin".
+    Errors: ValueError that names where it is.
+    """
+    found = [(where, text, _written(where, text)) for where, text in texts]
+    is_month_first = _is_month_first(found)
+    return [_moment(where, text, each, zone, is_month_first) for where, text, each in found]
+
+
+def _is_month_first(found: Sequence[tuple[str, str, Written]]) -> bool:
+    """Say which of two numbers is the month in a list; one row that can be read in one way settles it for all."""
+    days = next((each for each in found if not each[2].month_first), None)
+    months = next((each for each in found if not each[2].day_first), None)
+    doubt = next((each for each in found if each[2].day_first != each[2].month_first), None)
+    again = "write times as 2026-10-05 23:59 (in a spreadsheet: format the cells as yyyy-mm-dd hh:mm)"
+    if days and months:
+        raise ValueError(f"{days[0]}: {days[1]!r} has the day first, and {months[0]}: {months[1]!r} the month: {again}")
+    if doubt and not days and not months:
+        one, other = (f"{each.day} {each:%B %Y}" for each in reversed(doubt[2][:2]))
+        raise ValueError(
+            f"{doubt[0]}: {doubt[1]!r} may be {one} or {other}, and no other time there settles it: {again}"
+        )
+    return bool(months)
+
+
+def _moment(where: str, text: str, each: Written, zone: str, is_month_first: bool) -> datetime:
+    time = each.month_first if is_month_first else each.day_first
+    if time is None or time.year not in YEARS:
+        raise ValueError(f"{where}: {text!r} must be {LIKE}")
+    if time.tzinfo or each.zone in UNIVERSAL:
+        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    if not zone:
+        raise ValueError(
+            f"{where}: {text!r} must be {LIKE}; or say `time_zone`, as in Europe/Berlin, in [grading] of course.toml"
+        )
+    for fold in (0, 1):
+        local = time.replace(tzinfo=ZoneInfo(zone), fold=fold)
+        if each.zone in ("", local.tzname()):
+            return local.astimezone(UTC)
+    raise ValueError(
+        f"{where}: {text!r} is in {each.zone}, which clocks in {zone} (`time_zone`) do not show then: it must be {LIKE}"
+    )
+
+
+def _written(where: str, text: str) -> Written:
+    """Read a time in both orders. A day without an hour is none: its midnight would be a guess."""
+    plain, zone = " ".join(unicodedata.normalize("NFKC", text).split()), ""
+    if letters := LETTERS.fullmatch(plain):
+        plain, zone = letters["time"], letters["zone"]
+    day_first, month_first = (_dated(form.fullmatch(plain)) for form in (DAY_FIRST, MONTH_FIRST))
+    if not (day_first or month_first):
+        day_first = _iso(plain) or next(filter(None, (_dated(form.fullmatch(plain)) for form in FORMS)), None)
+        month_first = day_first
+    if not (day_first or month_first):
+        raise ValueError(f"{where}: {text!r} must be {LIKE}")
+    return Written(day_first, month_first, zone)
+
+
+def _iso(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text) if ":" in text else None
+    except ValueError:
+        return None
+
+
+def _dated(found: re.Match | None) -> datetime | None:
+    if not found:
+        return None
+    month, hour, half = found["month"].lower(), int(found["hour"]), (found["half"] or "").lower()
+    named = [i for i, name in enumerate(MONTHS, start=1) if month in (name, name[:3], name[:4] if i == 9 else name)]
+    if half and not 1 <= hour <= 12:
+        return None
+    hour = hour % 12 + (12 if half == "p" else 0) if half else hour
+    try:
+        number = int(month) if month.isdecimal() else named[0]
+        clock = hour, int(found["minute"]), int(found["second"] or 0)
+        return datetime(int(found["year"]), number, int(found["day"]), *clock)
+    except (ValueError, IndexError):
+        return None

@@ -1,0 +1,68 @@
+"""What the course itself handed out, by fingerprint: a notebook that nobody changed is nobody's answer.
+
+A clone of the course holds all of its notebooks. Those that are as they were given, run or not, are left out.
+"""
+
+from collections.abc import Iterable
+from functools import cache
+
+from course_lib.classroom.read.folders import File, Refused
+from course_lib.classroom.read.notebook_reader import Cell
+from course_lib.course.contents import CHAPTERS
+from course_lib.course.files import COURSE, parsed
+from course_lib.course.handout import RECORD, fingerprint, fingerprint_of_cells, for_learners
+from course_lib.grading.assemble import solutions
+from course_lib.grading.notebook import student_version
+
+LARGEST_RECORD = 4_000_000  # bytes; that of the whole course has 60,000
+MOST_RECORDS = 20  # of one submission
+
+
+class AsGiven:
+    """Tells which notebooks of a submission are as they were given.
+
+    own: also by the chapters on this disk. Where those are graded themselves, they say nothing of who wrote there.
+    """
+
+    def __init__(self, own: bool = True):
+        self._chapters, self._exercises = set(_chapters() if own else ()), set[str]()
+
+    def add(self, record: File) -> None:
+        """Take in what a package says of itself (`.course.json`): it may be of another version than this course.
+
+        A learner could write it, and would lose nobody's work but their own. One that cannot be read is passed by.
+        """
+        try:
+            found = parsed(record.read(LARGEST_RECORD, lambda size: None))
+            for name, entry in found.items():
+                (self._chapters if name.startswith("notebooks/") else self._exercises).add(str(entry.get("given")))
+        except (Refused, ValueError, AttributeError):
+            return
+
+    def is_chapter(self, cells: Iterable[Cell]) -> bool:
+        return _fingerprint(cells) in self._chapters
+
+    def is_exercise(self, cells: Iterable[Cell], chapters: Iterable[int]) -> bool:
+        """Say whether it is the exercise notebook of one of these chapters, before anybody has answered."""
+        own = _fingerprint(cells)
+        return own in self._exercises or any(own == _exercises(chapter) for chapter in chapters)
+
+
+def is_record(name: str) -> bool:
+    return name == RECORD
+
+
+@cache
+def _exercises(chapter: int) -> str:
+    notebook = student_version(solutions(CHAPTERS[chapter].slug))
+    return fingerprint_of_cells((cell.cell_type, cell.source) for cell in notebook.cells)
+
+
+@cache
+def _chapters() -> frozenset[str]:
+    contents = [path.read_bytes() for path in (COURSE / "notebooks").glob("*.ipynb")]
+    return frozenset(fingerprint(each) for content in contents for each in (content, for_learners(content)))
+
+
+def _fingerprint(cells: Iterable[Cell]) -> str:
+    return fingerprint_of_cells((cell.kind, cell.source) for cell in cells)

@@ -1,0 +1,1 @@
+"""Run answers that nobody trusts: the worker inside, the grader's side outside, and the wall between them."""
