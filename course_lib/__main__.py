@@ -115,7 +115,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _add_catalogue(folder: str) -> None:
     """Add a folder of exercises in this process and in every process that it starts."""
-    from course_lib.grading import catalogue
+    from course_lib.grading.page import catalogue
 
     catalogue.add_catalogue(folder)
     os.environ[catalogue.VARIABLE] = os.pathsep.join(filter(None, [os.environ.get(catalogue.VARIABLE), folder]))

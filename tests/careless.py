@@ -19,10 +19,10 @@ from typing import Any
 import torch
 
 from course_lib.grading import EXERCISES, Exercise
-from course_lib.grading.limits import undisturbed
-from course_lib.grading.prepare import prepare
-from course_lib.grading.run import call
-from course_lib.grading.values import fresh, plain
+from course_lib.grading.cases import prepare
+from course_lib.grading.judge.call import call
+from course_lib.grading.judge.limits import undisturbed
+from course_lib.grading.judge.values import fresh, plain
 from tests import careless_inside, careless_values  # noqa: F401  their slips put themselves on the list
 from tests.careless_slips import SLIPS, Recorder, Seen
 from tests.mutants import chosen, passes

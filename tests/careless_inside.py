@@ -9,7 +9,7 @@ from unittest import mock
 import torch
 from torch import Tensor, nn
 
-from course_lib.grading.values import plain
+from course_lib.grading.judge.values import plain
 from tests.careless_slips import INF, Instead, Labelled, Seen, differs, slip, tensors_in
 from tests.careless_values import modules
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 import course_lib
-from course_lib.grading.values import changed, plain
+from course_lib.grading.judge.values import changed, plain
 
 INF = float("inf")
 TORCH, LIBRARY = (str(Path(package.__file__).parent) for package in (torch, course_lib))

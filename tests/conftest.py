@@ -119,7 +119,7 @@ def pixels(monkeypatch):
 def toy(monkeypatch, tmp_path):
     """Puts an exercise into the catalogue for one test, with a progress file of its own."""
     from course_lib.course import record
-    from course_lib.grading import catalogue
+    from course_lib.grading.page import catalogue
     from tests.toy_exercise import declared
 
     monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.sqlite3"))

@@ -7,9 +7,9 @@ import pytest
 
 from course_lib.grading import grade
 from course_lib.grading.engine import judge_calls, ready_trials
-from course_lib.grading.limits import undisturbed
-from course_lib.grading.run import run
-from course_lib.grading.trials import summed_up
+from course_lib.grading.judge.call import run
+from course_lib.grading.judge.limits import undisturbed
+from course_lib.grading.judge.trials import summed_up
 
 SLOW = {  # half a second or more for each answer and seed, in training or building models, in loops over rows or keys
     "attention.score_variance",

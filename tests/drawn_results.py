@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from course_lib.classroom.graded_submission import GradedSubmission
-from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.page.catalogue import EXERCISES
 from course_lib.grading.result import Result
 
 HOSTILE = [

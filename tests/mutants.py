@@ -22,10 +22,10 @@ from unittest import mock
 import torch
 
 from course_lib.grading import EXERCISES, Exercise, grade
-from course_lib.grading.limits import limited, undisturbed
-from course_lib.grading.prepare import prepare
-from course_lib.grading.run import call
-from course_lib.grading.trials import summed_up
+from course_lib.grading.cases import prepare
+from course_lib.grading.judge.call import call
+from course_lib.grading.judge.limits import limited, undisturbed
+from course_lib.grading.judge.trials import summed_up
 
 SECONDS = 3.0  # of computing, for one mutant: most that take longer never end
 

@@ -9,7 +9,7 @@ from course_lib.classroom.mark import class_run, jobs
 from course_lib.classroom.mark.class_run import mark_class
 from course_lib.classroom.read.submission_reader import Submission
 from course_lib.classroom.sandbox.probe import Wall
-from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.page.catalogue import EXERCISES
 from tests.small_class import (
     ANSWERS,
     EXERCISE,

@@ -28,7 +28,7 @@ import torch
 
 from course_lib.course.record import IN_MEMORY
 from course_lib.grading import EXERCISES, Exercise, grade
-from course_lib.grading.notebook import BEGIN, END, SOLUTION_TAG, student_version
+from course_lib.grading.page.run_notebooks import BEGIN, END, SOLUTION_TAG, student_version
 from tests import mutants
 
 SOLUTIONS = Path(__file__).parent.parent / "solutions"

@@ -17,7 +17,7 @@ from course_lib.classroom.report.pages import write_reports
 from course_lib.classroom.sandbox.quotas import Quotas
 from course_lib.classroom.sandbox.remote import Ended, Worker
 from course_lib.classroom.sandbox.session import Session
-from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.page.catalogue import EXERCISES
 from tests.pretended_worker import WALL
 
 IDS = ("attention.softmax", "attention.memory")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from course_lib.classroom.read import folders, submission_reader
 from course_lib.classroom.read.submissions import find_submissions
-from course_lib.grading.show import printable
+from course_lib.grading.judge.show import printable
 from tests.grading.archives import ARCHIVES, EARNS, HONEST, NOT_TAKEN, packed
 from tests.handed_in import CELLS, TEXT, lay_out, names, said, sources
 
@@ -45,7 +45,7 @@ REASONS = {
     "unusual_packing": "unusual way",
     "claims_to_be_a_zip": "no zip archive",
     "deep_json_behind": "brackets",
-    "planted_modules": "course_lib/grading/judge.py were not read",
+    "planted_modules": "course_lib/grading/judge/compare.py were not read",
 }
 
 

@@ -14,7 +14,7 @@ from course_lib.classroom.mark.marking import mark
 from course_lib.classroom.read.notebook_reader import Cell
 from course_lib.classroom.read.submission_reader import Notebook, Submission
 from course_lib.classroom.sandbox.notebook_run import complete_above
-from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.page.catalogue import EXERCISES
 from tests.pretended_worker import pretend
 from tests.report_pages import pages
 from tests.small_class import EXERCISE, RIGHT, SEED, write_class

@@ -28,7 +28,7 @@ from course_lib.classroom.mark.class_run import ClassResult
 from course_lib.classroom.sandbox.stage import SandboxError
 from course_lib.course.files import ASSETS
 from course_lib.grading import EXERCISES, grade
-from course_lib.grading.release import for_nbgrader, release
+from course_lib.grading.page.package import for_nbgrader, release
 from tests import pupils, rivals
 
 ROOT = Path(__file__).parent.parent

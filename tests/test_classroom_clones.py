@@ -19,7 +19,7 @@ from course_lib.classroom.sandbox.session import Session
 from course_lib.course.contents import CHAPTERS
 from course_lib.course.handout import RECORD, fingerprint
 from course_lib.grading import EXERCISES
-from course_lib.grading.release import release
+from course_lib.grading.page.package import release
 from tests import pupils
 from tests.small_class import SEED, needs_bwrap
 

@@ -14,7 +14,7 @@ from course_lib.__main__ import main
 from course_lib.classroom.mark import cluster
 from course_lib.classroom.mark.class_run import mark_class
 from course_lib.classroom.read.submissions import find_submissions
-from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.page.catalogue import EXERCISES
 from tests.clusters import Cluster
 from tests.small_class import (
     EARNS,

@@ -14,7 +14,7 @@ from course_lib.classroom.mark.jobs import Job, do_job
 from course_lib.classroom.read.submissions import find_submissions
 from course_lib.classroom.sandbox.remote import Worker
 from course_lib.classroom.sandbox.stage import Stage, container_command
-from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.page.catalogue import EXERCISES
 from tests.grading.corpus import notebook
 from tests.small_class import EXERCISE, LIMITS, RIGHT, SEED, write_class
 

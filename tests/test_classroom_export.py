@@ -19,7 +19,7 @@ from course_lib.classroom.read.folders import LeftOut
 from course_lib.classroom.report.terminal import terminal_table
 from course_lib.classroom.spreadsheets import spreadsheet_cell
 from course_lib.classroom.text import sanitized
-from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.page.catalogue import EXERCISES
 from tests.drawn_results import (
     ENVIRON,
     HOSTILE,

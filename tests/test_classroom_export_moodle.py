@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from course_lib.classroom.export.moodle import write_moodle
 from course_lib.classroom.graded_submission import GradedSubmission
-from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.page.catalogue import EXERCISES
 from tests.drawn_results import (
     begins_a_formula,
     classes,

@@ -18,7 +18,7 @@ from course_lib.classroom.mark import class_run
 from course_lib.classroom.mark.marking import mark
 from course_lib.classroom.read.submissions import find_submissions
 from course_lib.classroom.sandbox.remote import Worker
-from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.page.catalogue import EXERCISES
 from tests.grading import corpus
 from tests.pretended_worker import NAMES, WALL, run
 from tests.small_class import (

@@ -12,7 +12,7 @@ from grading import awkward, corpus, salvaged
 from course_lib.classroom.graded_submission import GradedSubmission
 from course_lib.classroom.mark.marking import mark
 from course_lib.classroom.read.submissions import find_handed_in
-from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.page.catalogue import EXERCISES
 
 SEED = 20_261_120
 CASES = {case.name: case for case in [*corpus.cases(Path(__file__).parent / "grading" / "honest"), *awkward.CASES]}

@@ -38,8 +38,8 @@ from course_lib.classroom.sandbox import session
 from course_lib.classroom.sandbox.quotas import Quotas
 from course_lib.classroom.sandbox.remote import Fault, Worker
 from course_lib.classroom.sandbox.stage import IMAGE, LEVELS, SandboxError
-from course_lib.grading.catalogue import get
 from course_lib.grading.engine import PUBLIC_SEED, grade
+from course_lib.grading.page.catalogue import get
 from tests.grading import archives, corpus
 from tests.grading.ground import NEIGHBOUR, Ground, filled
 

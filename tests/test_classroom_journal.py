@@ -11,7 +11,7 @@ import pytest
 from course_lib.__main__ import main
 from course_lib.classroom.mark import journal
 from course_lib.classroom.sandbox.stage import SandboxError
-from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.page.catalogue import EXERCISES
 from tests.pretended_worker import EXPECTED, NAMES, Idle, pretend, run, submitted
 from tests.small_class import (
     EXERCISE,

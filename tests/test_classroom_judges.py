@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from course_lib.classroom.sandbox.protocol import DTYPES
-from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.engine import PUBLIC_SEED, judge_calls, judge_value, ready_trials
+from course_lib.grading.judge.call import Failure, Outcome
+from course_lib.grading.judge.seeds import SECRET
+from course_lib.grading.judge.trials import mistaken, summed_up
+from course_lib.grading.judge.values import Foreign
 from course_lib.grading.kinds import diagnosis
-from course_lib.grading.run import Failure, Outcome
-from course_lib.grading.seeds import SECRET
-from course_lib.grading.trials import mistaken, summed_up
-from course_lib.grading.values import Foreign
+from course_lib.grading.page.catalogue import EXERCISES
 from tests.confusion import confusion, late
 
 pytestmark = pytest.mark.usefixtures("as_a_learner")  # the verdicts are those that learners get

@@ -30,12 +30,12 @@ from course_lib.classroom.sandbox.protocol import (
     unpack_call,
     unpack_outcome,
 )
-from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.cases import prepare
 from course_lib.grading.engine import PUBLIC_SEED
 from course_lib.grading.exercise import Given
-from course_lib.grading.prepare import prepare
-from course_lib.grading.run import Failure, Outcome
-from course_lib.grading.values import Foreign, plain
+from course_lib.grading.judge.call import Failure, Outcome
+from course_lib.grading.judge.values import Foreign, plain
+from course_lib.grading.page.catalogue import EXERCISES
 
 CODE = [exercise for exercise in EXERCISES.values() if exercise.kind in ("code", "experiment")]
 

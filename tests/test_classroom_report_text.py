@@ -14,8 +14,8 @@ from course_lib.classroom.graded_submission import GradedSubmission
 from course_lib.classroom.report.pages import TROUBLES
 from course_lib.classroom.report.terminal import terminal_table
 from course_lib.grading import grade
+from course_lib.grading.judge.show import printable
 from course_lib.grading.result import SIGNS, Result
-from course_lib.grading.show import printable
 
 
 @pytest.fixture(scope="module")

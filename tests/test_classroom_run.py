@@ -14,7 +14,7 @@ from course_lib.classroom.read.submission_reader import Submission
 from course_lib.classroom.read.submissions import find_submissions
 from course_lib.classroom.sandbox.remote import Fault
 from course_lib.classroom.sandbox.stage import SandboxError
-from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.page.catalogue import EXERCISES
 from tests.grading import corpus
 from tests.pretended_worker import NAMES, Idle, pretend, run, submitted
 from tests.small_class import (

@@ -18,12 +18,12 @@ from course_lib.classroom.sandbox.protocol import Packer, pack_call
 from course_lib.classroom.sandbox.remote import Worker
 from course_lib.classroom.sandbox.stage import SandboxError
 from course_lib.grading import prepare as preparing
-from course_lib.grading import seeds
-from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.cases import prepare
 from course_lib.grading.engine import PUBLIC_SEED, grade
 from course_lib.grading.exercise import Given, generator
 from course_lib.grading.fixtures import drawn_decoder
-from course_lib.grading.prepare import prepare
+from course_lib.grading.judge import seeds
+from course_lib.grading.page.catalogue import EXERCISES
 from tests.grading.corpus import notebook
 from tests.pretended_worker import pretend, run, submitted
 from tests.small_class import EXERCISE, LIMITS, needs_bwrap

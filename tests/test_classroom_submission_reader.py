@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from course_lib.classroom.read import submission_reader
 from course_lib.classroom.read.submission_reader import chapters_of
 from course_lib.classroom.read.submissions import find_submissions
-from course_lib.grading.show import printable
+from course_lib.grading.judge.show import printable
 from tests.grading.archives import HONEST, packed
 from tests.grading.corpus import notebook
 from tests.handed_in import TEXT, lay_out, said

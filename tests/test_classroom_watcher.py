@@ -18,9 +18,9 @@ from course_lib.classroom.sandbox.remote import Ended, Fault, Worker
 from course_lib.classroom.sandbox.session import Session
 from course_lib.classroom.sandbox.stage import Stage
 from course_lib.classroom.sandbox.watcher import Look, Meter, Watcher, family
-from course_lib.grading import limits
-from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.engine import ready_trials
+from course_lib.grading.judge import limits
+from course_lib.grading.page.catalogue import EXERCISES
 from tests.small_class import needs_bwrap
 
 MIB = 1 << 20

@@ -16,8 +16,8 @@ from course_lib.classroom.sandbox.quotas import Quotas
 from course_lib.classroom.sandbox.remote import Worker
 from course_lib.classroom.sandbox.session import Session
 from course_lib.classroom.sandbox.stage import SandboxError
-from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.engine import ready_trials
+from course_lib.grading.page.catalogue import EXERCISES
 
 LIMITS = Quotas(cell_timeout=3, exercise_timeout=3, timeout=120)
 
@@ -105,7 +105,7 @@ def test_the_library_is_there_without_its_catalogue(worker):
 import course_lib.attention, course_lib.grading
 from pathlib import Path
 try:
-    import course_lib.grading.catalogue as found
+    import course_lib.grading.page.catalogue as found
 except ImportError:
     found = [str(path) for path in Path(course_lib.__file__).parent.rglob("*catalogue*")]
     found += [str(path) for path in Path(course_lib.__file__).parent.glob("chapters/*/exercises")]

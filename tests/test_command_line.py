@@ -12,7 +12,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from course_lib.__main__ import COMMANDS, main
 from course_lib.bench import report
 from course_lib.course.contents import BY_SLUG, TABLE_BEGIN, TABLE_END, readme
-from course_lib.grading import EXERCISES, check, notebook, progress
+from course_lib.grading import EXERCISES, check, progress
+from course_lib.grading.page import run_notebooks as notebook
 from tests.small_class import needs_bwrap
 
 ROOT = Path(__file__).parent.parent
@@ -101,7 +102,7 @@ def test_an_error_of_the_system_keeps_its_file_and_its_reason(error, capsys, mon
     def fail(*arguments):
         raise error
 
-    monkeypatch.setattr("course_lib.grading.release.release", fail)
+    monkeypatch.setattr("course_lib.grading.page.package.release", fail)
     assert main(["release", "/a"]) == 2
     said = capsys.readouterr().err
     assert error.strerror in said

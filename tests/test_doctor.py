@@ -16,8 +16,8 @@ import pytest
 import course_lib
 from course_lib.__main__ import main
 from course_lib.cli import doctor
-from course_lib.grading.release import release
-from course_lib.grading.sealed import NAME
+from course_lib.grading.page.package import release
+from course_lib.grading.page.sealed import NAME
 
 ROOT = Path(__file__).parent.parent
 

@@ -8,8 +8,8 @@ import torch
 
 from course_lib.course import record
 from course_lib.grading import EXERCISES, check, grade
+from course_lib.grading.judge.show import show
 from course_lib.grading.result import Result
-from course_lib.grading.show import show
 
 CHOICE = "masks.patterns"
 

@@ -9,9 +9,10 @@ import pytest
 
 from course_lib.course import record
 from course_lib.course.contents import CHAPTERS
-from course_lib.grading import EXERCISES, catalogue
-from course_lib.grading.assemble import TOOLS
-from course_lib.grading.notebook import exercise_text
+from course_lib.grading import EXERCISES
+from course_lib.grading.page import catalogue
+from course_lib.grading.page.notebooks import TOOLS
+from course_lib.grading.page.run_notebooks import exercise_text
 from course_lib.grading.result import Hint, Progress, Result
 from course_lib.live.guesses import questions
 

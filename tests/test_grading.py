@@ -20,12 +20,12 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.grading import EXERCISES, grade
+from course_lib.grading.cases import prepare
 from course_lib.grading.engine import PUBLIC_SEED
-from course_lib.grading.prepare import prepare
-from course_lib.grading.run import call
-from course_lib.grading.seeds import SECRET
-from course_lib.grading.trials import summed_up
-from course_lib.grading.values import fresh
+from course_lib.grading.judge.call import call
+from course_lib.grading.judge.seeds import SECRET
+from course_lib.grading.judge.trials import summed_up
+from course_lib.grading.judge.values import fresh
 from tests.confusion import SLOW, confusion, late
 
 pytestmark = pytest.mark.usefixtures("as_a_learner")  # the verdicts are those that learners get

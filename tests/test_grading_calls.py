@@ -11,8 +11,9 @@ import pytest
 from nbclient import NotebookClient
 
 from course_lib.course import record
-from course_lib.grading import check, grade, hint, limits, waiting
-from course_lib.grading.button import show_button
+from course_lib.grading import check, grade, hint, waiting
+from course_lib.grading.hint_button import show_button
+from course_lib.grading.judge import limits
 from course_lib.grading.result import Hint, Result
 
 SOFTMAX = "attention.softmax"

@@ -19,12 +19,12 @@ from course_lib import counting as accounting
 from course_lib.chapters.sampling.exercises.generate import draw
 from course_lib.feed_forward import FeedForward
 from course_lib.grading import EXERCISES, grade
+from course_lib.grading.cases import prepare
 from course_lib.grading.engine import PUBLIC_SEED
+from course_lib.grading.judge.picture import as_html
+from course_lib.grading.judge.seeds import SECRET
 from course_lib.grading.kinds import diagnosis
 from course_lib.grading.mistakes import Change
-from course_lib.grading.picture import as_html
-from course_lib.grading.prepare import prepare
-from course_lib.grading.seeds import SECRET
 from course_lib.heads import MultiHeadAttention
 from tests.confusion import late
 

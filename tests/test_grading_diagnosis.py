@@ -10,12 +10,13 @@ import pytest
 import torch
 
 from course_lib import masks
-from course_lib.grading import EXERCISES, catalogue, check, grade, progress
-from course_lib.grading.declare import exercise_of
+from course_lib.grading import EXERCISES, check, grade, progress
+from course_lib.grading.judge.watch import _codes
 from course_lib.grading.kinds import diagnosis
 from course_lib.grading.kinds.evidence import _pair
+from course_lib.grading.page import catalogue
+from course_lib.grading.page.load import exercise_of
 from course_lib.grading.pairs import pairs_of
-from course_lib.grading.watch import _codes
 from course_lib.masks import causal_mask
 
 MODULE = '''

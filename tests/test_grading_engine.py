@@ -33,23 +33,22 @@ from course_lib.grading import (
     Given,
     Misconception,
     Option,
-    catalogue,
     check,
     fixtures,
     generator,
     grade,
     hint,
-    judge,
-    limits,
-    picture,
     progress,
-    run,
 )
-from course_lib.grading.button import hint_button
-from course_lib.grading.judge import compare
-from course_lib.grading.prepare import prepare
+from course_lib.grading.cases import prepare
+from course_lib.grading.hint_button import hint_button
+from course_lib.grading.judge import call as run
+from course_lib.grading.judge import compare as judge
+from course_lib.grading.judge import limits, picture
+from course_lib.grading.judge.compare import compare
+from course_lib.grading.judge.values import Foreign, plain
+from course_lib.grading.page import catalogue
 from course_lib.grading.result import Progress, Row
-from course_lib.grading.values import Foreign, plain
 from course_lib.live.page import VIEW
 from tests.toy_exercise import a_table, declared, two_numbers
 

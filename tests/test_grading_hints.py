@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course_lib.grading import EXERCISES, check, hint
-from course_lib.grading.button import hint_button
+from course_lib.grading.hint_button import hint_button
 from course_lib.grading.result import Hint
 
 pytestmark = pytest.mark.usefixtures("as_a_learner")

@@ -9,9 +9,9 @@ import torch
 
 from course_lib.grading import EXERCISES, grade
 from course_lib.grading.engine import PUBLIC_SEED, ready_trials
-from course_lib.grading.limits import undisturbed
-from course_lib.grading.run import call
-from course_lib.grading.trials import summed_up
+from course_lib.grading.judge.call import call
+from course_lib.grading.judge.limits import undisturbed
+from course_lib.grading.judge.trials import summed_up
 from tests.confusion import SLOW
 from tests.right.sampling import compare_with_a_buffer
 

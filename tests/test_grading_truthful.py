@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from course_lib.grading import EXERCISES, grade, mine
 from course_lib.grading.engine import ready_trials
 from course_lib.grading.exercise import Given
-from course_lib.grading.judge import compare
+from course_lib.grading.judge.compare import compare
+from course_lib.grading.judge.show import show
 from course_lib.grading.pairs import in_company
-from course_lib.grading.show import show
 from course_lib.live import explore, guess, reveal
 
 CALLED = [exercise for exercise in EXERCISES.values() if exercise.kind in ("code", "experiment")]

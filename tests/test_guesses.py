@@ -15,7 +15,7 @@ from course_lib.claims import recorded
 from course_lib.course import record
 from course_lib.course.contents import CHAPTERS
 from course_lib.grading import progress
-from course_lib.grading.notebook import _portable
+from course_lib.grading.page.run_notebooks import _portable
 from course_lib.live import guess, reveal
 from course_lib.live.guesses import Guess, Option, Question, Revealed, plain, questions, read_questions
 from course_lib.live.page import VIEW, WAKE
@@ -454,7 +454,7 @@ def test_a_picture_that_is_kept_is_small_and_looks_the_same():
     import numpy as np
     from PIL import Image
 
-    from course_lib.grading.notebook import _small
+    from course_lib.grading.page.run_notebooks import _small
     from course_lib.live.drawing import new_figure
     from course_lib.live.figure import png
 

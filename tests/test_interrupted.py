@@ -108,7 +108,7 @@ def test_ladder_keeps_the_rungs_that_it_recorded(record, monkeypatch, tmp_path, 
 
 
 def test_refresh_keeps_the_notebooks_that_were_run_to_their_end(monkeypatch, tmp_path, capsys):
-    from course_lib.grading import notebook
+    from course_lib.grading.page import run_notebooks as notebook
 
     for folder in ("notebooks", "solutions"):
         (tmp_path / folder).mkdir()

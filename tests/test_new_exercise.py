@@ -5,7 +5,8 @@ import os
 import pytest
 
 from course_lib.__main__ import main
-from course_lib.grading import EXERCISES, catalogue
+from course_lib.grading import EXERCISES
+from course_lib.grading.page import catalogue
 
 pytestmark = pytest.mark.usefixtures("as_a_learner")
 

@@ -12,8 +12,8 @@ from nbval.plugin import get_sanitize_patterns
 
 from course_lib.course.contents import BY_SLUG, CHAPTERS, TITLES
 from course_lib.grading import EXERCISES
-from course_lib.grading.assemble import TOOLS, solutions
-from course_lib.grading.notebook import BEGIN, END, exercise_text, guide
+from course_lib.grading.page.notebooks import TOOLS, solutions
+from course_lib.grading.page.run_notebooks import BEGIN, END, exercise_text, guide
 from course_lib.live.page import VIEW, WAKE, picture
 from tests import warm
 

@@ -11,16 +11,17 @@ import pytest
 import torch
 from small_pages import CHOICE, MODULE, NUMBER, PAGE, REFLECT
 
-from course_lib.grading import EXERCISES, catalogue, slips
-from course_lib.grading.assemble import solutions
-from course_lib.grading.catalogue import Exercises, Folder
+from course_lib.grading import EXERCISES, slips
+from course_lib.grading.cases import prepare
+from course_lib.grading.judge.trials import mistaken
 from course_lib.grading.kinds import KINDS
 from course_lib.grading.mistakes import bare
-from course_lib.grading.notebook import student_version
-from course_lib.grading.pages import PageError
-from course_lib.grading.prepare import prepare
-from course_lib.grading.sealed import NAME, Sealed, seal
-from course_lib.grading.trials import mistaken
+from course_lib.grading.page import catalogue
+from course_lib.grading.page.catalogue import Exercises, Folder
+from course_lib.grading.page.format import PageError
+from course_lib.grading.page.notebooks import solutions
+from course_lib.grading.page.run_notebooks import student_version
+from course_lib.grading.page.sealed import NAME, Sealed, seal
 
 ROOT = Path(__file__).parent.parent
 

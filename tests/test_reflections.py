@@ -18,7 +18,7 @@ from course_lib.classroom.read.submission_reader import Notebook, Submission
 from course_lib.classroom.report.pages import EXCERPT, write_reflections
 from course_lib.course import record
 from course_lib.grading import EXERCISES, check, grade, mine, progress
-from course_lib.grading.run import Outcome
+from course_lib.grading.judge.call import Outcome
 
 REFLECTION, OTHER = "attention.why_scale", "feed_forward.why_expand"
 THOUGHT = (

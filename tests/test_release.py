@@ -20,9 +20,9 @@ from course_lib.__main__ import main
 from course_lib.cli.release import chapters_of
 from course_lib.course.contents import named, released
 from course_lib.grading import EXERCISES
-from course_lib.grading.notebook import exercise_text
-from course_lib.grading.release import left_out, release
-from course_lib.grading.sealed import NAME
+from course_lib.grading.page.package import left_out, release
+from course_lib.grading.page.run_notebooks import exercise_text
+from course_lib.grading.page.sealed import NAME
 
 ROOT = Path(__file__).parent.parent
 

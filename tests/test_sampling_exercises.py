@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.grading import EXERCISES, catalogue, grade
+from course_lib.grading import EXERCISES, grade
+from course_lib.grading.page import catalogue
 from course_lib.sampling import generate, next_token_distribution, sample_next_token, top_k_filter, top_p_filter
 from tests.right import by_way_of
 from tests.right.sampling import compare_of_the_library

@@ -6,9 +6,10 @@ from types import ModuleType
 import pytest
 import torch
 
-from course_lib.grading import EXERCISES, catalogue, grade
-from course_lib.grading.declare import exercise_of
-from course_lib.grading.pages import PageError
+from course_lib.grading import EXERCISES, grade
+from course_lib.grading.page import catalogue
+from course_lib.grading.page.format import PageError
+from course_lib.grading.page.load import exercise_of
 
 MODULE = '''
 import torch

@@ -17,7 +17,7 @@ from safetensors.torch import load
 from course_lib.__main__ import main
 from course_lib.claims import in_order, recorded
 from course_lib.course.contents import BY_SLUG, CHAPTERS
-from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.page.catalogue import EXERCISES
 from course_lib.live.glass import HEADINGS, OF_A_MODEL
 from course_lib.live.glass.pack import pack
 from course_lib.live.guesses import questions

@@ -17,7 +17,7 @@ from pathlib import Path
 import nbformat
 
 from course_lib.course.record import IN_MEMORY
-from course_lib.grading.release import for_nbgrader
+from course_lib.grading.page.package import for_nbgrader
 
 ROOT = Path(__file__).resolve().parents[2]  # where the package lies that nbgrader's notebooks import
 ASSIGNMENT = "course"

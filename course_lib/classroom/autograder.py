@@ -24,8 +24,8 @@ from course_lib.classroom.read.submissions import find_submissions
 from course_lib.classroom.sandbox.quotas import Quotas
 from course_lib.classroom.sandbox.stage import SandboxError
 from course_lib.course.files import ASSETS, save_json, write_whole
-from course_lib.grading.catalogue import EXERCISES
-from course_lib.grading.release import left_out, requirements
+from course_lib.grading.page.catalogue import EXERCISES
+from course_lib.grading.page.package import left_out, requirements
 
 TEMPLATES = ASSETS / "autograder"
 YEAR_ONE = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip can tell: the same course gives the same bytes

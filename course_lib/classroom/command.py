@@ -234,7 +234,7 @@ def _grade(arguments: argparse.Namespace, quotas, handed_in, learners: list, cou
     from course_lib.classroom.read.manifest import chapters as named
     from course_lib.classroom.read.manifest import make_manifest, save_manifest, told
     from course_lib.classroom.report.outputs import require_sheets
-    from course_lib.grading.show import plural
+    from course_lib.grading.judge.show import plural
 
     submissions, left, _ = handed_in
     out, err = Console(sys.stdout), Console(sys.stderr)

@@ -15,7 +15,7 @@ from course_lib.classroom.course_file import Part, chapter_number, read_course_f
 from course_lib.classroom.mark.policy import Override, Policy
 from course_lib.classroom.report.outputs import FORMATS
 from course_lib.course.contents import CHAPTERS
-from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.page.catalogue import EXERCISES
 
 # What `grade` writes for a platform, as its options call it. Classroom 50 and nbgrader take points only from their own
 # runs, and no file is known that Blackboard or Brightspace would import: for them a graded class is a table.

@@ -9,9 +9,9 @@ from pathlib import Path
 from course_lib.classroom.file_names import file_name
 from course_lib.classroom.graded_submission import GradedSubmission, rounded
 from course_lib.course.files import write_whole
-from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.judge.show import plural, without_towers
+from course_lib.grading.page.catalogue import EXERCISES
 from course_lib.grading.result import Result
-from course_lib.grading.show import plural, without_towers
 
 COURSE = "Transformers, Measured"
 

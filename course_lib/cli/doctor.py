@@ -199,7 +199,7 @@ def _model() -> Finding:
 def _exercises() -> Finding:
     """Read one page: this shows that the pages, or a learner's sealed file of them, are there and can be read."""
     try:
-        from course_lib.grading.catalogue import EXERCISES
+        from course_lib.grading.page.catalogue import EXERCISES
 
         first = next(iter(EXERCISES.values()), None)
     except ImportError:

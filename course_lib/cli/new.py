@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the page unless it is there, and prove it. Returns 1 if a proof fails."""
     from course_lib.course.contents import BY_SLUG
     from course_lib.course.files import inside
-    from course_lib.grading import catalogue
+    from course_lib.grading.page import catalogue
 
     path = Path(arguments.path.removesuffix(".md"))
     name, slug, root = path.name, path.parent.name, path.parent.parent

@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     from course_lib.course.contents import readme
     from course_lib.course.files import write_whole
     from course_lib.course.glossary import glossary
-    from course_lib.grading import notebook
+    from course_lib.grading.page import run_notebooks as notebook
     from course_lib.lessons import plan
 
     require_at_least_one(timeout=arguments.timeout)

@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the package and say what it holds and what was done."""
     from course_lib.classroom.course_file import find_course_file
     from course_lib.classroom.term import read_term
-    from course_lib.grading.release import release
+    from course_lib.grading.page.package import release
 
     folder, path = arguments.folder, find_course_file(arguments.course)
     term = read_term(path)

@@ -11,13 +11,16 @@ These four are called by learners: a slip in the id is answered in a sentence, a
 can be interrupted. (`mine` has no Result to return: it raises the sentence, and a notebook shows no traceback.)
 Programs call `grade(id, answer, seed)`, which keeps nothing and raises KeyError for an unknown id.
 
-How to write an exercise: `pages.py`. The exercises: `course_lib/chapters/<slug>/exercises/`, a page each.
+How to write an exercise: `page/format.py`. The exercises: `course_lib/chapters/<slug>/exercises/`, a page each.
+
+`page`: from a page to an exercise, and to notebooks. `kinds`: the kinds of exercises. `judge`: calls an answer within
+limits and compares what it returns. `engine`: `check` and `grade`. `result`: what the learner sees.
 """
 
 import importlib
 
-_HOMES = {  # imported when it is asked for: `run`, which calls answers, must not bring the catalogue along
-    "EXERCISES": "catalogue",
+_HOMES = {  # imported when it is asked for: `judge.call`, which calls answers, must not bring the catalogue along
+    "EXERCISES": "page.catalogue",
     "Case": "exercise",
     "Choice": "kinds",
     "Code": "kinds",
@@ -32,14 +35,14 @@ _HOMES = {  # imported when it is asked for: `run`, which calls answers, must no
     "Reflection": "kinds",
     "Result": "result",
     "Shapes": "kinds",
-    "add_catalogue": "catalogue",
+    "add_catalogue": "page.catalogue",
     "check": "engine",
     "generator": "exercise",
-    "get": "catalogue",
+    "get": "page.catalogue",
     "grade": "engine",
     "hint": "engine",
     "mine": "answers",
-    "progress": "standing",
+    "progress": "progress",
 }
 __all__ = list(_HOMES)
 

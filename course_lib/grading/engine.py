@@ -6,20 +6,20 @@ from dataclasses import replace
 from typing import Any
 
 from course_lib.course import record
-
-from . import fresh, standing
-from .answers import NotAlone, run_alone, source_alone
-from .asked import LEFT_OUT, asked
-from .button import show_button
-from .catalogue import get
-from .kinds import Choice, Code, Exercise, Reflection
-from .limits import Interrupted, inside_an_answer, undisturbed
-from .prepare import prepare
-from .result import Hint, Result, show_below
-from .run import RESTART, Outcome, is_the_librarys, read, run
-from .seeds import PUBLIC_SEED
-from .trials import Trial, summed_up
-from .waiting import told_while_it_runs
+from course_lib.grading import fresh_run as fresh
+from course_lib.grading import progress as standing
+from course_lib.grading.answers import NotAlone, run_alone, source_alone
+from course_lib.grading.cases import prepare
+from course_lib.grading.hint_button import show_button
+from course_lib.grading.judge.call import RESTART, Outcome, is_the_librarys, read, run
+from course_lib.grading.judge.limits import Interrupted, inside_an_answer, undisturbed
+from course_lib.grading.judge.seeds import PUBLIC_SEED
+from course_lib.grading.judge.trials import Trial, summed_up
+from course_lib.grading.kinds import Choice, Code, Exercise, Reflection
+from course_lib.grading.lookup import LEFT_OUT, asked
+from course_lib.grading.page.catalogue import get
+from course_lib.grading.result import Hint, Result, show_below
+from course_lib.grading.waiting import told_while_it_runs
 
 _one_at_a_time = threading.Lock()
 show_below(show_button)

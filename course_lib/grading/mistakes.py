@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from . import slips
+from course_lib.grading import slips
 
 
 class FormError(ValueError):

@@ -10,8 +10,8 @@ from functools import cache
 from itertools import combinations
 from typing import Any
 
-from .exercise import Misconception
-from .mistakes import Along, Change, Definition, Expression, Lines, Reference, WrittenMistake
+from course_lib.grading.exercise import Misconception
+from course_lib.grading.mistakes import Along, Change, Definition, Expression, Lines, Reference, WrittenMistake
 
 MOST_LATER = 300  # pairs with a form that stands after "also"
 Written = Change | Lines | Expression | Definition

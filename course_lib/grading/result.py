@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from html import escape
 
 from course_lib.course.formulas import html_of, replaced, text_of
-
-from .show import plural
+from course_lib.grading.judge.show import plural
 
 WIDTH = 100  # columns of text
 LONG = 12  # lines of a case: a longer one is folded where it can be unfolded

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
-from .limits import tell_while_waiting
+from course_lib.grading.judge.limits import tell_while_waiting
 
 PATIENCE = 2.0  # seconds without a word
 EVERY = 1.0  # seconds from one line to the next

@@ -18,7 +18,7 @@ from course_lib.claims.card import figure, rows_as_html
 from course_lib.course.contents import BY_SLUG, CHAPTERS, Chapter
 from course_lib.course.glossary import glossary
 from course_lib.gpt import DecoderOnly
-from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.page.catalogue import EXERCISES
 from course_lib.hub import weights
 from course_lib.lessons.notes import is_note
 from course_lib.live.glass import HEADINGS, OF_A_MODEL, packed_small

@@ -324,7 +324,7 @@ def planted_modules(folder: Path, notebook_json: str) -> Path:
     """Files that Python or the grader might import in place of others: none is. The notebook is honest."""
     end = "raise SystemExit('planted')\n"
     names = ["torch/__init__.py", "conftest.py", "sitecustomize.py", "usercustomize.py", "json.py", "numpy.py"]
-    names += ["course_lib/__init__.py", "course_lib/grading/judge.py", "course_lib.py"]
+    names += ["course_lib/__init__.py", "course_lib/grading/judge/compare.py", "course_lib.py"]
     return written(
         folder, packed((HONEST, notebook_json), *((name, end) for name in names), ("x.pth", "import planted"))
     )

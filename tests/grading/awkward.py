@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from course_lib.grading.catalogue import EXERCISES
-from course_lib.grading.notebook import exercise_text
+from course_lib.grading.page.catalogue import EXERCISES
+from course_lib.grading.page.run_notebooks import exercise_text
 from grading.corpus import Case, notebook
 
 ROOT = Path(__file__).parent.parent.parent

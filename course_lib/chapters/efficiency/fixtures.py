@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from course_lib.grading.judge import kind_of
-from course_lib.grading.values import plain
-from course_lib.grading.watch import Dispatched
+from course_lib.grading.judge.compare import kind_of
+from course_lib.grading.judge.values import plain
+from course_lib.grading.judge.watch import Dispatched
 
 
 class _TiringClock:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from course_lib.grading.values import plain
+from course_lib.grading.judge.values import plain
 
 
 class _PretendClock:

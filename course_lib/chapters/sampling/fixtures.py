@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor, nn
 
-from course_lib.grading.judge import kind_of
+from course_lib.grading.judge.compare import kind_of
 
 
 class _SumOfAll(nn.Module):

@@ -5,7 +5,7 @@ import contextlib
 import torch
 from torch import Tensor, nn
 
-from course_lib.grading.values import plain
+from course_lib.grading.judge.values import plain
 
 
 def with_gradients(values: list[Tensor], gradients: list[Tensor | None]) -> list[nn.Parameter]:

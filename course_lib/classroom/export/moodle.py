@@ -10,8 +10,8 @@ from course_lib.classroom.graded_submission import GradedSubmission
 from course_lib.classroom.read.roster import Roster, save_unmatched
 from course_lib.classroom.spreadsheets import Sheet, amount, csv_text, points_of, scaled
 from course_lib.classroom.text import chapter_of, one_line, sanitized, save_text, told_points
+from course_lib.grading.judge.show import plural
 from course_lib.grading.result import SIGNS
-from course_lib.grading.show import plural
 
 MOODLE_COLUMNS = ("Identifier", "Grade", "Last modified (grade)", "Feedback comments")
 LONGEST_FEEDBACK = 24_000  # characters; a spreadsheet takes 32,767 in a cell

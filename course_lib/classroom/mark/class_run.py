@@ -22,8 +22,8 @@ from course_lib.classroom.sandbox.probe import Wall, require_isolation, save_wal
 from course_lib.classroom.sandbox.quotas import Quotas
 from course_lib.classroom.sandbox.remote import Fault, Worker
 from course_lib.classroom.sandbox.stage import Stage
-from course_lib.grading.catalogue import EXERCISES, get
 from course_lib.grading.kinds import Exercise
+from course_lib.grading.page.catalogue import EXERCISES, get
 
 
 @dataclass

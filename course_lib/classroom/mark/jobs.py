@@ -15,7 +15,7 @@ from course_lib.classroom.read.submission_reader import Submission
 from course_lib.classroom.sandbox.quotas import Quotas
 from course_lib.classroom.sandbox.remote import Fault, Worker
 from course_lib.classroom.sandbox.stage import SandboxError
-from course_lib.grading.catalogue import get
+from course_lib.grading.page.catalogue import get
 
 TRIES = 3  # of a submission, when workers fail
 SHORTEST = 1.0  # seconds that must be left for a second run where there is no more time than for both

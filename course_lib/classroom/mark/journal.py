@@ -21,8 +21,8 @@ from course_lib.classroom.graded_submission import GradedSubmission
 from course_lib.classroom.read.submission_reader import Submission
 from course_lib.classroom.sandbox.quotas import Quotas
 from course_lib.course.files import parsed, write_whole
+from course_lib.grading.judge.seeds import new_secret, scheme_of
 from course_lib.grading.kinds import Exercise
-from course_lib.grading.seeds import new_secret, scheme_of
 
 RUN, LINES = "run.json", "marks.jsonl"
 SCHEMES = {

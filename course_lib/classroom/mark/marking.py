@@ -13,13 +13,13 @@ from course_lib.classroom.read.repair import ABOVE, MOST_VERSIONS, newer_syntax,
 from course_lib.classroom.read.submission_reader import Notebook, Submission
 from course_lib.classroom.sandbox.remote import Ended, Worker
 from course_lib.classroom.sandbox.session import Found, Session
-from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.engine import judge_calls, judge_value, ready_trials
+from course_lib.grading.judge.call import Failure, Outcome
+from course_lib.grading.judge.limits import Stop
+from course_lib.grading.judge.show import plural
 from course_lib.grading.kinds import Exercise
-from course_lib.grading.limits import Stop
+from course_lib.grading.page.catalogue import EXERCISES
 from course_lib.grading.result import Result
-from course_lib.grading.run import Failure, Outcome
-from course_lib.grading.show import plural
 
 MOST_ASKS = 20  # of one submission
 MOST_TEXT = 10_000  # characters of a reflection that are kept; what is cut off is said

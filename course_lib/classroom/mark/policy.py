@@ -15,8 +15,8 @@ from course_lib.classroom.course_file import later_reading
 from course_lib.classroom.graded_submission import Counted, GradedSubmission
 from course_lib.classroom.read.roster import Learner, Roster, plain_signs
 from course_lib.classroom.text import one_line
-from course_lib.grading.catalogue import EXERCISES
-from course_lib.grading.show import plural
+from course_lib.grading.judge.show import plural
+from course_lib.grading.page.catalogue import EXERCISES
 
 DAY = timedelta(days=1)
 

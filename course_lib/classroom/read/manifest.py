@@ -13,7 +13,7 @@ from course_lib.classroom.read.submission_reader import chapters_of
 from course_lib.classroom.read.submissions import HandedIn
 from course_lib.classroom.spreadsheets import csv_text, spreadsheet_cell
 from course_lib.classroom.text import one_line, save_text
-from course_lib.grading.show import plural
+from course_lib.grading.judge.show import plural
 
 MOST_LINES = 40  # on a terminal; the file holds all
 State = Literal["found", "unknown", "missing", "not taken"]

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from course_lib.classroom.read.folders import File, Refused, megabytes
-from course_lib.grading.show import printable
+from course_lib.grading.judge.show import printable
 
 LARGEST_NOTEBOOK = 64_000_000  # bytes; of a larger file without its outputs
 LARGEST_FILE = 512_000_000  # bytes with its outputs: saved plots may be a hundred times what was written

@@ -18,7 +18,7 @@ from typing import Literal
 import course_lib
 from course_lib.classroom.read.folders import File, Refused, ending
 from course_lib.classroom.read.notebook_reader import LARGEST_NOTEBOOK
-from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.page.catalogue import EXERCISES
 
 LARGEST_HELPER = 1_000_000  # bytes
 Cells = list[tuple[Literal["code", "raw"], str]]

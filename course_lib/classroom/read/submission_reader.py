@@ -43,8 +43,8 @@ from course_lib.classroom.read.other_formats import (
 )
 from course_lib.classroom.read.repair import MERGE, TEXT_NOTEBOOK, THEIRS, as_notebook, merged, python_version, sides
 from course_lib.classroom.read.unchanged import MOST_RECORDS, AsGiven, is_record
-from course_lib.grading.catalogue import EXERCISES
-from course_lib.grading.show import printable
+from course_lib.grading.judge.show import printable
+from course_lib.grading.page.catalogue import EXERCISES
 
 # For one submission. Sizes are in bytes, those of text in characters.
 LARGEST_TEXT = 8_000_000  # all cells and helper files together

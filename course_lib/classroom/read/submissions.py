@@ -44,7 +44,7 @@ from course_lib.classroom.read.submission_reader import (
     read_submission,
 )
 from course_lib.course.files import COURSE
-from course_lib.grading.show import printable
+from course_lib.grading.judge.show import printable
 
 
 class HandedIn(NamedTuple):

@@ -11,8 +11,8 @@ from course_lib.classroom.read.notebook_reader import Cell
 from course_lib.course.contents import CHAPTERS
 from course_lib.course.files import COURSE, parsed
 from course_lib.course.handout import RECORD, fingerprint, fingerprint_of_cells, for_learners
-from course_lib.grading.assemble import solutions
-from course_lib.grading.notebook import student_version
+from course_lib.grading.page.notebooks import solutions
+from course_lib.grading.page.run_notebooks import student_version
 
 LARGEST_RECORD = 4_000_000  # bytes; that of the whole course has 60,000
 MOST_RECORDS = 20  # of one submission

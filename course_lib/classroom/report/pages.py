@@ -25,9 +25,9 @@ from course_lib.classroom.read.folders import LeftOut
 from course_lib.classroom.read.manifest import Line
 from course_lib.classroom.spreadsheets import csv_text, spreadsheet_cell
 from course_lib.classroom.text import COURSE, in_order, one_line, sanitized, save_text
-from course_lib.grading.catalogue import EXERCISES, get
+from course_lib.grading.judge.show import plural
+from course_lib.grading.page.catalogue import EXERCISES, get
 from course_lib.grading.result import SIGNS, Result
-from course_lib.grading.show import plural
 
 TEMPLATES = Path(__file__).parent / "templates"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from course_lib.classroom.graded_submission import GradedSubmission, rounded
 from course_lib.classroom.mark import statistics
 from course_lib.classroom.text import chapter_of, in_order, one_line, told_points
+from course_lib.grading.judge.show import plural
 from course_lib.grading.result import SIGNS
-from course_lib.grading.show import plural
 
 
 def terminal_table(marked: Sequence[GradedSubmission], width: int = 100) -> str:

@@ -24,8 +24,8 @@ from traitlets.config import Config
 
 from course_lib.classroom.read.repair import ABOVE
 from course_lib.classroom.sandbox.quotas import Quotas
-from course_lib.grading.limits import Exit, Stop, limited
-from course_lib.grading.run import is_the_librarys
+from course_lib.grading.judge.call import is_the_librarys
+from course_lib.grading.judge.limits import Exit, Stop, limited
 
 BEGINNING = "import math\nimport numpy as np\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
 MOST_TROUBLES = 50  # that are told, of one notebook

@@ -24,8 +24,8 @@ from torch import Tensor
 
 import course_lib
 from course_lib.grading.exercise import Given
-from course_lib.grading.run import Call, Failure, Outcome
-from course_lib.grading.values import MOST_BITS, MOST_ENTRIES, Foreign
+from course_lib.grading.judge.call import Call, Failure, Outcome
+from course_lib.grading.judge.values import MOST_BITS, MOST_ENTRIES, Foreign
 
 MOST_TEXT = 4 << 20  # bytes of JSON in one frame towards the grader
 MOST_ARRAYS = 64 << 20  # bytes of arrays in one frame towards the grader

@@ -7,12 +7,12 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 
+from course_lib.grading.cases import prepare
 from course_lib.grading.exercise import Case, Given, generator
 from course_lib.grading.fixtures import drawn_decoder
+from course_lib.grading.judge.seeds import scheme_of, seed_of_stage
+from course_lib.grading.judge.trials import Trial
 from course_lib.grading.kinds import Code
-from course_lib.grading.prepare import prepare
-from course_lib.grading.seeds import scheme_of, seed_of_stage
-from course_lib.grading.trials import Trial
 
 GUESSABLE = 32  # bits: so small a seed was chosen by hand, and any number may be equal to it
 HOUR = 3600

@@ -13,10 +13,10 @@ from typing import Any
 from course_lib.classroom.read.submission_reader import Notebook
 from course_lib.classroom.sandbox.protocol import GONE, LATE, Broken, Channel, frame, pack_call, unpack_outcome
 from course_lib.classroom.sandbox.remote import Ended, Fault, Worker
-from course_lib.grading.limits import BUSY, PATIENCE
-from course_lib.grading.run import RESTART, Failure, Outcome
-from course_lib.grading.show import printable
-from course_lib.grading.trials import Trial
+from course_lib.grading.judge.call import RESTART, Failure, Outcome
+from course_lib.grading.judge.limits import BUSY, PATIENCE
+from course_lib.grading.judge.show import printable
+from course_lib.grading.judge.trials import Trial
 
 GRACE = 5.0  # beyond the time in which a worker should have stopped an answer itself
 MOST_ANSWER = 256 << 20  # bytes of arrays in all outcomes of an exercise

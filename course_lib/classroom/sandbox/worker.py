@@ -11,8 +11,8 @@ from course_lib.classroom.sandbox import isolation
 from course_lib.classroom.sandbox.notebook_run import NotebookRun, Shell, warm_up
 from course_lib.classroom.sandbox.protocol import Broken, Channel, frame, pack_outcome, unpack_call
 from course_lib.classroom.sandbox.quotas import Quotas
-from course_lib.grading.limits import exits_closed
-from course_lib.grading.run import read, run, settle
+from course_lib.grading.judge.call import read, run, settle
+from course_lib.grading.judge.limits import exits_closed
 
 
 def main(allowed: dict) -> None:

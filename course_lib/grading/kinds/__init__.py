@@ -1,11 +1,11 @@
 """The kinds of exercises, each with its own fields and its own way to judge."""
 
-from .base import Exercise
-from .choice import Choice
-from .code import Code, Experiment
-from .number import Number
-from .reflection import Reflection
-from .shapes import Shapes
+from course_lib.grading.kinds.base import Exercise
+from course_lib.grading.kinds.choice import Choice
+from course_lib.grading.kinds.code import Code, Experiment
+from course_lib.grading.kinds.number import Number
+from course_lib.grading.kinds.reflection import Reflection
+from course_lib.grading.kinds.shapes import Shapes
 
 KINDS = {kind.kind: kind for kind in (Code, Experiment, Number, Shapes, Choice, Reflection)}
 

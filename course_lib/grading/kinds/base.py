@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..exercise import Misconception, Option
-from ..judge import kind_of
-from ..result import Result
-from ..run import Outcome
-from ..show import plural, printable, show
-from ..trials import Trial
+from course_lib.grading.exercise import Misconception, Option
+from course_lib.grading.judge.call import Outcome
+from course_lib.grading.judge.compare import kind_of
+from course_lib.grading.judge.show import plural, printable, show
+from course_lib.grading.judge.trials import Trial
+from course_lib.grading.result import Result
 
 LONGEST = 4000  # characters of a sentence: some hold what an answer returned
 

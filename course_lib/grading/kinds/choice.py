@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..exercise import Option
-from ..result import Result
-from ..show import plural, printable
-from .base import Exercise
+from course_lib.grading.exercise import Option
+from course_lib.grading.judge.show import plural, printable
+from course_lib.grading.kinds.base import Exercise
+from course_lib.grading.result import Result
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

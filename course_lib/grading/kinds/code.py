@@ -4,15 +4,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..exercise import Misconception
-from ..judge import OfAnotherType, compare, counted, kind_of, rounded, same
-from ..result import ALSO, Result
-from ..run import Outcome
-from ..show import plural
-from ..trials import Trial, is_drawn
-from .base import Exercise
-from .diagnosis import diagnosis
-from .evidence import evidence, pictures
+from course_lib.grading.exercise import Misconception
+from course_lib.grading.judge.call import Outcome
+from course_lib.grading.judge.compare import OfAnotherType, compare, counted, kind_of, rounded, same
+from course_lib.grading.judge.show import plural
+from course_lib.grading.judge.trials import Trial, is_drawn
+from course_lib.grading.kinds.base import Exercise
+from course_lib.grading.kinds.diagnosis import diagnosis
+from course_lib.grading.kinds.evidence import evidence, pictures
+from course_lib.grading.result import ALSO, Result
 
 LESS_EXACT = (
     "A note: of a float64 input not all sixteen digits are right. Something on the way is less exact: a step or a "

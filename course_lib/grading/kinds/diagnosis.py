@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 
-from ..judge import as_number, compare, counted_as, largest, same
-from ..limits import limited
-from ..pairs import in_company, pairs_of
-from ..result import ALSO, PERHAPS
-from ..run import Outcome, call
-from ..show import show
-from ..trials import Trial, mistaken, size_of, summed_up
+from course_lib.grading.judge.call import Outcome, call
+from course_lib.grading.judge.compare import as_number, compare, counted_as, largest, same
+from course_lib.grading.judge.limits import limited
+from course_lib.grading.judge.show import show
+from course_lib.grading.judge.trials import Trial, mistaken, size_of, summed_up
+from course_lib.grading.pairs import in_company, pairs_of
+from course_lib.grading.result import ALSO, PERHAPS
 
 ENDED = ("time", "exit")  # ways to fail that no mistake of ours has
 SECONDS = 3.0  # of computing for what is tried after the single mistakes

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ..judge import as_number, compare, differences, same
-from ..picture import as_html, as_text
-from ..result import WIDTH, wrapped
-from ..run import Outcome
-from ..show import DIGITS, MOST_SHOWN, digits_apart, show
-from ..trials import Trial
+from course_lib.grading.judge.call import Outcome
+from course_lib.grading.judge.compare import as_number, compare, differences, same
+from course_lib.grading.judge.picture import as_html, as_text
+from course_lib.grading.judge.show import DIGITS, MOST_SHOWN, digits_apart, show
+from course_lib.grading.judge.trials import Trial
+from course_lib.grading.result import WIDTH, wrapped
 
 HEIGHT = 30  # lines of a whole feedback, its heading among them
 AROUND = 2  # lines: the heading, and where the hints are

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..judge import as_number
-from ..result import Result
-from ..show import apart, number
-from .base import Valued, by_name, kind_of_value
+from course_lib.grading.judge.compare import as_number
+from course_lib.grading.judge.show import apart, number
+from course_lib.grading.kinds.base import Valued, by_name, kind_of_value
+from course_lib.grading.result import Result
 
 NEAR = 0.01  # of the expected figure
 MOST_IN_FULL = 10**15  # of a whole number

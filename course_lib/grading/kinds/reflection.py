@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..result import Result
-from ..show import plural
-from .base import Exercise, kind_of_value
+from course_lib.grading.judge.show import plural
+from course_lib.grading.kinds.base import Exercise, kind_of_value
+from course_lib.grading.result import Result
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..result import Result
-from ..show import printable
-from .base import Valued, by_name, kind_of_value
+from course_lib.grading.judge.show import printable
+from course_lib.grading.kinds.base import Valued, by_name, kind_of_value
+from course_lib.grading.result import Result
 
 LONGEST = 60  # characters of a shape
 

@@ -8,7 +8,7 @@ import sys
 import time
 
 from course_lib.classroom.sandbox.protocol import frame, pack_outcome
-from course_lib.grading.run import Outcome
+from course_lib.grading.judge.call import Outcome
 
 attention_memory = 4 * 2048 * 2048
 

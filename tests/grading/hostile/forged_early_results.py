@@ -8,7 +8,7 @@ import os
 import socket
 
 from course_lib.classroom.sandbox.protocol import frame, pack_outcome
-from course_lib.grading.run import Outcome
+from course_lib.grading.judge.call import Outcome
 
 told, arrays = pack_outcome(Outcome(16_777_216))
 passed = {"status": "passed", "passed": True, "earned": 99, "points": 99, "value": 16_777_216, "failure": None}

@@ -8,7 +8,7 @@ import time
 
 import torch
 from course_lib.classroom.sandbox.protocol import frame, pack_outcome
-from course_lib.grading.run import Outcome
+from course_lib.grading.judge.call import Outcome
 
 def question():
     """The number that an answer must bear, as it stands in the frames of the worker."""

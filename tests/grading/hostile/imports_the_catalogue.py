@@ -17,9 +17,9 @@ HOMES = {wanted: "course_lib.chapters.{}.exercises.{}".format(*wanted.split(".")
 
 
 def exercises():
-    for name in ("course_lib.grading.catalogue", "course_lib.grading.sealed", "course_lib.chapters",
+    for name in ("course_lib.grading.page.catalogue", "course_lib.grading.page.sealed", "course_lib.chapters",
                  *HOMES.values(),
-                 "solutions", "tests.right.attention", "tests", "course_lib.grading.engine", "course_lib.grading.prepare"):
+                 "solutions", "tests.right.attention", "tests", "course_lib.grading.engine", "course_lib.grading.cases"):
         with contextlib.suppress(BaseException):
             importlib.import_module(name)
     for found in pkgutil.walk_packages(course_lib.__path__, "course_lib.", onerror=lambda name: None):
@@ -27,7 +27,7 @@ def exercises():
             importlib.import_module(found.name)
     for place in sys.path:
         with contextlib.suppress(BaseException):
-            zipimport.zipimporter(place).load_module("course_lib.grading.catalogue")
+            zipimport.zipimporter(place).load_module("course_lib.grading.page.catalogue")
     with contextlib.suppress(BaseException):
         yield from grading.EXERCISES.values()
     yield from (found for found in (gc.unfreeze() or gc.get_objects()) if type(found).__name__ in ("Code", "Number"))

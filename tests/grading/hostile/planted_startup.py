@@ -17,7 +17,7 @@ open("{OUTSIDE}/{MARK}-main", "w").close()
 open("{OUTSIDE}/{MARK}-course", "w").close()
 # %% [file course_lib/grading/__init__.py]
 check = grade = lambda *args: {"passed": True}
-# %% [file course_lib/grading/judge.py]
+# %% [file course_lib/grading/judge/compare.py]
 compare = same = lambda *args, **kwargs: None
 # %% [file course_lib/classroom/sandbox/protocol.py]
 open("{OUTSIDE}/{MARK}-protocol", "w").close()

@@ -2,7 +2,7 @@
 # expects: attention.softmax masks.causal masks.padding heads.split heads.merge heads.grouped feed_forward.gelu attention.memory
 # earns: attention.memory
 # %%
-from course_lib.grading.limits import Exit, Stop
+from course_lib.grading.judge.limits import Exit, Stop
 
 attention_memory = 4 * 2048 * 2048
 

@@ -4,7 +4,7 @@ import torch
 
 from course_lib.chapters.attention.fixtures import measured_or_scattered as probe
 from course_lib.grading.exercise import Case, stage
-from course_lib.grading.judge import as_number, compare
+from course_lib.grading.judge.compare import as_number, compare
 
 
 def score_variance(d_k, n_pairs):

@@ -5,7 +5,7 @@ from torch import nn
 
 from course_lib.grading.exercise import Case, generator, stage
 from course_lib.grading.fixtures import also_in_training as probe
-from course_lib.grading.judge import compare
+from course_lib.grading.judge.compare import compare
 
 
 class SelfAttention(nn.Module):

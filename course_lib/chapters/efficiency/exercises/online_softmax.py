@@ -5,7 +5,7 @@ import torch.nn.functional as F
 
 from course_lib.chapters.efficiency.fixtures import held_while_reading as probe
 from course_lib.grading.exercise import Case, generator, stage
-from course_lib.grading.judge import compare
+from course_lib.grading.judge.compare import compare
 
 
 def blockwise_attention(q, k, v, block_size):

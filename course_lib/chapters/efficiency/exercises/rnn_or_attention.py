@@ -7,7 +7,7 @@ import torch
 from course_lib.chapters.efficiency.fixtures import pretend_attention, pretend_step, tiring_clock
 from course_lib.chapters.efficiency.fixtures import timed_beside as probe
 from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.judge import compare
+from course_lib.grading.judge.compare import compare
 
 FEATURES = 8  # of what is timed: any number does
 

@@ -5,8 +5,8 @@ import torch.nn.functional as F
 
 from course_lib.chapters.feed_forward.fixtures import lively_decoder
 from course_lib.grading.exercise import Case, Given, generator
-from course_lib.grading.judge import compare
-from course_lib.grading.show import plural
+from course_lib.grading.judge.compare import compare
+from course_lib.grading.judge.show import plural
 
 NONLINEARITIES = {"relu": F.relu, "gelu": F.gelu}
 

@@ -5,7 +5,7 @@ import torch
 from course_lib.chapters.gpt.fixtures import decoder_parts
 from course_lib.chapters.gpt.fixtures import logits_or_refusal as probe
 from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.judge import compare
+from course_lib.grading.judge.compare import compare
 
 
 def gpt_forward(parts, ids):

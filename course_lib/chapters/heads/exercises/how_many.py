@@ -5,7 +5,7 @@ import torch
 from course_lib.chapters.heads.fixtures import losses_and_models as probe
 from course_lib.chapters.heads.fixtures import model_maker
 from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.judge import compare
+from course_lib.grading.judge.compare import compare
 from course_lib.tinytown import Tinytown, WordTokenizer, encode_stories
 
 

@@ -1,7 +1,7 @@
 import torch
 
 from course_lib.grading.exercise import Case, generator, stage
-from course_lib.grading.judge import compare
+from course_lib.grading.judge.compare import compare
 
 
 def apply_rotary(x, positions, theta):

@@ -3,7 +3,7 @@ import math
 import torch
 
 from course_lib.grading.exercise import Case, generator, stage
-from course_lib.grading.judge import compare
+from course_lib.grading.judge.compare import compare
 
 
 def sinusoidal_encoding(max_seq_len, d_model):

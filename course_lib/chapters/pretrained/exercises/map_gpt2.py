@@ -2,7 +2,7 @@ import torch
 from torch import Tensor
 
 from course_lib.grading.exercise import Case, generator, stage
-from course_lib.grading.judge import compare
+from course_lib.grading.judge.compare import compare
 
 
 def from_gpt2(state_dict):

@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.grading.judge import compare
+from course_lib.grading.judge.compare import compare
 
 INF = float("inf")
 

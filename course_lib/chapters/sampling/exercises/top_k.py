@@ -2,7 +2,7 @@ import torch
 
 from course_lib.chapters.sampling.exercises._shared import INF, SEVEN_WORDS, kth_largest
 from course_lib.grading.exercise import Case, generator, stage
-from course_lib.grading.judge import compare
+from course_lib.grading.judge.compare import compare
 
 
 def top_k_filter(logits, k):

@@ -3,8 +3,8 @@ import math
 import torch
 
 from course_lib.grading.exercise import Case, generator, stage
-from course_lib.grading.judge import OfAnotherType, compare
-from course_lib.grading.show import number
+from course_lib.grading.judge.compare import OfAnotherType, compare
+from course_lib.grading.judge.show import number
 
 INF = float("inf")
 

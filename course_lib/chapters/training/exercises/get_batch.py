@@ -2,7 +2,7 @@ import torch
 
 from course_lib.chapters.training.fixtures import batches_read as probe
 from course_lib.grading.exercise import Case, generator, stage
-from course_lib.grading.judge import compare, kind_of
+from course_lib.grading.judge.compare import compare, kind_of
 
 
 def get_batch(ids, batch_size, T, generator):

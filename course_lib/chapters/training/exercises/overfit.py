@@ -5,7 +5,7 @@ import torch
 from course_lib.chapters.training.fixtures import memorized as probe
 from course_lib.grading.exercise import Case, Given, generator, stage
 from course_lib.grading.fixtures import drawn_decoder
-from course_lib.grading.values import fresh
+from course_lib.grading.judge.values import fresh
 
 
 def overfit(model, ids, targets, steps):

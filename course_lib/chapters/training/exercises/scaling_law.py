@@ -3,7 +3,7 @@ from functools import partial
 import torch
 
 from course_lib.grading.exercise import Case, generator, stage
-from course_lib.grading.judge import compare
+from course_lib.grading.judge.compare import compare
 
 
 def scaling_law(runs, E, N, D):

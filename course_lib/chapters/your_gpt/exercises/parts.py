@@ -1,6 +1,6 @@
 from course_lib.chapters.your_gpt.fixtures import gathered as probe
 from course_lib.grading.exercise import Case, stage
-from course_lib.grading.judge import compare
+from course_lib.grading.judge.compare import compare
 
 
 def gather_parts(fetch, exercises, library):

@@ -26,7 +26,7 @@ MEMORY = 4 << 30  # bytes that an answer may take beyond what the process has
 PATIENCE = 2.0  # seconds in which a thread is asked to stop
 BUSY = 3  # an answer that computes may take so many times its limit by the clock on the wall, if the machine is busy
 WORKER = "a learner's answer"  # the name of the thread
-OURS = str(Path(__file__).parent) + os.sep
+OURS = str(Path(__file__).parents[1]) + os.sep
 
 # --- time -------------------------------------------------------------------------------------------------------------
 

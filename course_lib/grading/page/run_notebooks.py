@@ -16,11 +16,10 @@ import nbformat
 from course_lib.course.contents import CHAPTERS
 from course_lib.course.files import write_whole
 from course_lib.course.record import IN_MEMORY
+from course_lib.grading.page.catalogue import EXERCISES
+from course_lib.grading.page.marks import BEGIN, END, SOLUTION_TAG
+from course_lib.grading.page.notebooks import metadata, solutions, with_outputs
 from course_lib.live.page import SERVICE, VIEW
-
-from .assemble import metadata, solutions, with_outputs
-from .catalogue import EXERCISES
-from .marks import BEGIN, END, SOLUTION_TAG
 
 PICTURE = re.compile(r"(data:image/png;base64,)([A-Za-z0-9+/=]+)")
 GUESS = re.compile(r'(guess|reveal)\("([\w.]+)"\)')

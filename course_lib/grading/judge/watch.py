@@ -14,7 +14,7 @@ from typing import Any
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-LIBRARY = str(Path(__file__).parents[1]) + os.sep
+LIBRARY = str(Path(__file__).parents[2]) + os.sep
 
 
 class Watch:

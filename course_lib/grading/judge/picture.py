@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .judge import differences
-from .show import number, plural
+from course_lib.grading.judge.compare import differences
+from course_lib.grading.judge.show import number, plural
 
 LARGEST = 64  # rows, and columns
 WIDTH = 320  # pixels of the longer side, at most

@@ -18,10 +18,9 @@ from course_lib.course.contents import CHAPTERS as ALL
 from course_lib.course.contents import RELEASED, Chapter, readme, released
 from course_lib.course.files import save_json
 from course_lib.course.handout import EARLIER, RECORD, Handed, for_learners, hand_package
-
-from .catalogue import EXERCISES
-from .notebook import metadata, student_version
-from .sealed import NAME, seal
+from course_lib.grading.page.catalogue import EXERCISES
+from course_lib.grading.page.run_notebooks import metadata, student_version
+from course_lib.grading.page.sealed import NAME, seal
 
 CHAPTERS = Path("course_lib/chapters")
 WHOLE = ["notebooks", "course_lib", "LICENSE"]

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from .exercise import Case, Given
-from .run import Call, Outcome, call
-from .values import Foreign, changed
+from course_lib.grading.exercise import Case, Given
+from course_lib.grading.judge.call import Call, Outcome, call
+from course_lib.grading.judge.values import Foreign, changed
 
 
 @dataclass(frozen=True, eq=False)

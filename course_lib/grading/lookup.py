@@ -7,10 +7,10 @@ programs call (`grade`, `catalogue.get`) raises instead.
 from types import FunctionType
 from typing import Any
 
-from .catalogue import EXERCISES, meant
-from .kinds import Exercise
-from .result import Result
-from .show import printable
+from course_lib.grading.judge.show import printable
+from course_lib.grading.kinds import Exercise
+from course_lib.grading.page.catalogue import EXERCISES, meant
+from course_lib.grading.result import Result
 
 
 class LeftOut:

@@ -26,14 +26,13 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from course_lib.course.contents import BY_SLUG, CHAPTERS, Chapter
-
-from .catalogue import EXERCISES
-from .declare import answer_block
-from .exercise import Option
-from .kinds import Exercise
-from .marks import BEGIN, END, SOLUTION_TAG
-from .pages import Block, Page, PageError, read_page
-from .show import plural
+from course_lib.grading.exercise import Option
+from course_lib.grading.judge.show import plural
+from course_lib.grading.kinds import Exercise
+from course_lib.grading.page.catalogue import EXERCISES
+from course_lib.grading.page.format import Block, Page, PageError, read_page
+from course_lib.grading.page.load import answer_block
+from course_lib.grading.page.marks import BEGIN, END, SOLUTION_TAG
 
 MOST_WORDS = 120  # in a cell
 TOOLS = """\
@@ -167,7 +166,7 @@ def _joined(texts: list[str]) -> str:
 
 
 def _folder(slug: str) -> Path:
-    from .catalogue import CHAPTERS as root
+    from course_lib.grading.page.catalogue import CHAPTERS as root
 
     return root / slug / "exercises"
 

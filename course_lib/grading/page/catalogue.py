@@ -15,14 +15,13 @@ from pathlib import Path
 from types import ModuleType
 
 from course_lib.course.contents import BY_SLUG, released
+from course_lib.grading.judge.show import printable
+from course_lib.grading.kinds import Exercise
+from course_lib.grading.page.format import PageError, read_head, require_known_head
+from course_lib.grading.page.load import exercise_of
+from course_lib.grading.page.sealed import NAME, Sealed
 
-from .declare import exercise_of
-from .kinds import Exercise
-from .pages import PageError, read_head, require_known_head
-from .sealed import NAME, Sealed
-from .show import printable
-
-CHAPTERS = Path(__file__).parents[1] / "chapters"
+CHAPTERS = Path(__file__).parents[2] / "chapters"
 PACKAGE = "course_lib.chapters"
 VARIABLE = "COURSE_CATALOGUE"
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .exercise import Given
+from course_lib.grading.exercise import Given
 
 MOST_ENTRIES = 10_000  # of a list, tuple, dictionary or set
 MOST_BITS = 1000  # of an integer: beyond, it has no float

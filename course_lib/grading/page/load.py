@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from markdown_it.token import Token
 
-from .exercise import Option
-from .kinds import KINDS, Exercise
-from .mistakes import (
+from course_lib.grading.exercise import Option
+from course_lib.grading.kinds import KINDS, Exercise
+from course_lib.grading.mistakes import (
     Along,
     Change,
     Definition,
@@ -25,7 +25,7 @@ from .mistakes import (
     WrittenMistake,
     parameters_of,
 )
-from .pages import (
+from course_lib.grading.page.format import (
     FEWEST_HINTS,
     FEWEST_MISTAKES,
     MAY,

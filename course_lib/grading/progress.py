@@ -4,10 +4,9 @@ import os
 from typing import Any
 
 from course_lib.course import record
-
-from .catalogue import EXERCISES
-from .kinds import Choice, Exercise, Reflection
-from .result import SIGNS, Hint, Progress, Result, Row
+from course_lib.grading.kinds import Choice, Exercise, Reflection
+from course_lib.grading.page.catalogue import EXERCISES
+from course_lib.grading.result import SIGNS, Hint, Progress, Result, Row
 
 REASONS = 2  # why picks are wrong, at a time
 LONGEST = 20_000  # characters of a reflection that are kept

@@ -32,11 +32,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from .exercise import ArgumentChanged
-from .limits import Exit, Stop, inside_an_answer, limited, told
-from .show import plural, without_addresses
-from .values import changed, fresh, holds_an_array, plain
-from .watch import LibraryWatch, Watch
+from course_lib.grading.exercise import ArgumentChanged
+from course_lib.grading.judge.limits import Exit, Stop, inside_an_answer, limited, told
+from course_lib.grading.judge.show import plural, without_addresses
+from course_lib.grading.judge.values import changed, fresh, holds_an_array, plain
+from course_lib.grading.judge.watch import LibraryWatch, Watch
 
 PRINTED = 2000  # characters of what an answer prints that are kept
 RESTART = "restart the kernel before you go on"  # where there is one: graded work is nobody's kernel
@@ -283,7 +283,7 @@ def _where(error: BaseException) -> str:
 
 _NOT_THEIRS = (
     *{str(Path(path)) + os.sep for path in map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))},
-    str(Path(__file__).parents[1]) + os.sep,
+    str(Path(__file__).parents[2]) + os.sep,
     str(Path(torch.__file__).parent) + os.sep,
     "<frozen",
 )

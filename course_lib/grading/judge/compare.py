@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .show import apart, number, plural, shape_of
-from .values import Foreign
+from course_lib.grading.judge.show import apart, number, plural, shape_of
+from course_lib.grading.judge.values import Foreign
 
 # rtol, atol. A constant or a step in float32 leaves about 1e-7 of the size of what is computed with, a chain of them up
 # to 2e-6: right enough in float64 as well, where the whole is measured by its largest number. Anything but rounding is

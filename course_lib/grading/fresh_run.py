@@ -21,7 +21,7 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
-from .answers import NotAlone, definition_of, names_from_outside
+from course_lib.grading.answers import NotAlone, definition_of, names_from_outside
 
 UNSEEN = {"exec", "globals", "locals"}  # what sets names without an assignment
 HARMLESS = {"autoreload", "config", "load_ext", "matplotlib", "pip", "time", "timeit"}  # magics of one line

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .exercise import generator
+from course_lib.grading.exercise import generator
 
 PUBLIC_SEED = 0  # of the cases that `check` shows to everybody
 SECRET = 1 << 126  # no secret of scheme 2 is smaller; the seeds of earlier versions had 62 bits

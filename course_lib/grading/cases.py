@@ -6,13 +6,13 @@ import inspect
 import torch
 from torch import nn
 
-from .exercise import Case, Given
-from .fixtures import generator_at
-from .kinds import Code
-from .run import Call, ready, settle
-from .seeds import scheme_of, seed_of_call, seed_of_stage, without_seed
-from .trials import Trial, size_of
-from .values import fresh, plain
+from course_lib.grading.exercise import Case, Given
+from course_lib.grading.fixtures import generator_at
+from course_lib.grading.judge.call import Call, ready, settle
+from course_lib.grading.judge.seeds import scheme_of, seed_of_call, seed_of_stage, without_seed
+from course_lib.grading.judge.trials import Trial, size_of
+from course_lib.grading.judge.values import fresh, plain
+from course_lib.grading.kinds import Code
 
 
 @functools.lru_cache(maxsize=128)
