@@ -53,7 +53,7 @@ def load_checkpoint(
         if generator and state["generator"] is not None:
             generator.set_state(state["generator"])
         own = torch.get_rng_state()
-        drawn_from = state.get("torch", own).view(-1, len(own))  # an older file has one state, or none
+        drawn_from = state["torch"].view(-1, len(own))  # (processes, bytes)
         if processes.rank() < len(drawn_from):  # an additional process keeps its own state
             torch.set_rng_state(drawn_from[processes.rank()].clone())  # PyTorch would read row 0 of a view
         return state["history"]

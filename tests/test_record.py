@@ -1,6 +1,5 @@
 """The learner's record: what is kept of checks, hints and guesses, and no trouble with its file loses any of it."""
 
-import json
 import multiprocessing
 import os
 import sqlite3
@@ -215,40 +214,12 @@ def test_of_guesses_the_first_one_counts_though_a_second_was_made_while_the_file
     assert record.entries("guesses") == {"toy.coin": first}, "and so it is in the file"
 
 
-OLD_FORM = {
-    "version": 1,
-    "exercises": {"toy.double": {"attempts": 3, "earned": 1, "last": "failed"}, "a.b": {"hints": 2}},
-}
-
-
-def test_a_record_of_the_old_form_is_taken_over_once_and_kept(toy, capsys):
-    toy()
-    old = record.where().with_suffix(".json")
-    old.write_text(json.dumps(OLD_FORM))
-    assert (row().attempts, row().earned, row().last) == (3, 1, "failed")
-    assert "was copied from" in capsys.readouterr().err
-    check("toy.double", RIGHT)
-    assert row().attempts == 4
-    assert json.loads(old.read_text()) == OLD_FORM
-    assert entries_in(record.where())["a.b"] == (0, 0, 2, "")
-    assert capsys.readouterr().err == ""
-
-
-def test_a_named_file_of_the_old_form_is_taken_over_and_kept_aside(toy, capsys, monkeypatch, tmp_path):
-    toy()
-    path = tmp_path / "mine.json"
-    path.write_text(json.dumps(OLD_FORM))
-    monkeypatch.setenv("COURSE_PROGRESS", str(path))
-    check("toy.double", RIGHT)
-    assert row().attempts == 4
-    assert json.loads((tmp_path / "mine.old-1.json").read_text()) == OLD_FORM
-    assert "has been converted; it is kept as" in capsys.readouterr().err
-
-
 def test_a_course_update_keeps_entries_of_exercises_that_it_does_not_know(toy):
     toy()
     with closing(sqlite3.connect(record.where())) as database:
-        record._begin(database, {"future.one": {"attempts": 3, "earned": 1, "hints": 0, "last": "glorious"}})
+        record._begin(database)
+        entry = {"attempts": 3, "earned": 1, "hints": 0, "last": "glorious"}
+        record._write(database, "exercises", {"future.one": entry})
         database.commit()
     check("toy.double", RIGHT)
     assert entries_in(record.where())["future.one"] == (3, 1, 0, "glorious")

@@ -136,16 +136,6 @@ def test_with_every_option_a_run_goes_on_as_if_it_had_never_stopped(tmp_path, op
     assert_same_weights(resumed, whole, rtol=0, atol=0)
 
 
-def test_a_checkpoint_of_before_is_read(tmp_path):
-    """Older ones hold the random numbers of the one process as one row, or none."""
-    checkpoint = tmp_path / "run.pt"
-    train(make_model(), Uneven(), 3, checkpoint=checkpoint, progress=False)
-    state = torch.load(checkpoint)
-    for older in (state | {"torch": state["torch"][0]}, {k: v for k, v in state.items() if k != "torch"}):
-        torch.save(older, checkpoint)
-        assert len(train(make_model(), Uneven(), 4, checkpoint=checkpoint, progress=False)) == 4
-
-
 # ------------------------------------------------------------------------------------------------------------ precision
 def story_run(precision, steps, **settings):
     tokenizer = WordTokenizer()

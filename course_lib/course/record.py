@@ -9,7 +9,6 @@ in memory until a later change can be written. A file that is not a database is 
 a newer version of the course or from another program is not changed.
 """
 
-import json
 import os
 import sqlite3
 import sys
@@ -136,7 +135,7 @@ def _merged(table: str, entries: Entries, waiting: Entries) -> Entries:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open the database for one transaction. Create it if it does not exist, from a record in the old format if any."""
+    """Open the database for one transaction. Create it if it does not exist."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         _examine(path)
@@ -148,7 +147,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
         database.execute("BEGIN IMMEDIATE")
         try:
             if _is_empty(database):
-                _begin(database, _taken_over(path))
+                _begin(database)
             else:
                 _make_tables(database)
             yield database
@@ -188,15 +187,14 @@ def _examine(path: Path) -> None:
 _MARKS = ("application_id", "user_version")
 
 
-def _begin(database: sqlite3.Connection, exercises: Entries) -> None:
+def _begin(database: sqlite3.Connection) -> None:
     database.execute(f"PRAGMA application_id = {OURS}")
     database.execute(f"PRAGMA user_version = {VERSION}")
     _make_tables(database)
-    _write(database, "exercises", exercises)
 
 
 def _make_tables(database: sqlite3.Connection) -> None:
-    """Create missing tables: an older file lacks the newer ones."""
+    """Create missing tables: a file from before an update of the course lacks the newer ones."""
     for table, fields in TABLES.items():
         columns = ", ".join(f"{name} {SQL[kind]}" for name, kind in fields.items())
         database.execute(f"CREATE TABLE IF NOT EXISTS {table} (id TEXT PRIMARY KEY, {columns})")
@@ -242,9 +240,8 @@ def _set_aside(path: Path) -> None:
             return
         except sqlite3.DatabaseError:
             pass
-        number, old = 1, _old_form(path)
-        kind = "old" if old is not None else "unreadable"
-        while (aside := path.with_name(f"{path.stem}.{kind}-{number}{path.suffix}")).exists():
+        number = 1
+        while (aside := path.with_name(f"{path.stem}.unreadable-{number}{path.suffix}")).exists():
             number += 1
         os.replace(path, aside)
         for ending in ("-journal", "-wal", "-shm"):  # SQLite would apply an old journal to the new file
@@ -252,36 +249,9 @@ def _set_aside(path: Path) -> None:
                 os.replace(beside, aside.with_name(aside.name + ending))
         with closing(_connect(path)) as database:  # the lock prevents a second one
             database.execute("BEGIN IMMEDIATE")
-            _begin(database, old or {})
+            _begin(database)
             database.execute("COMMIT")
-    what = "was in the old format and has been converted; it" if old is not None else "could not be read and"
-    print(f"The progress file {what} is kept as {aside}. A new file has been started.", file=sys.stderr)
-
-
-# --- the old format, a JSON file --------------------------------------------------------------------------------------
-
-
-def _older(path: Path) -> Path:
-    return path.with_suffix(".json")
-
-
-def _taken_over(path: Path) -> Entries:
-    """Return the entries of the progress.json next to a new file. It is kept, but not read again."""
-    old = _old_form(_older(path))
-    if old:
-        print(f"Your progress was copied from {_older(path)}, which is kept.", file=sys.stderr)
-    return old or {}
-
-
-def _old_form(path: Path) -> Entries | None:
-    """Return the entries of a JSON file from the first version of the course; None if it is not such a file."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))["exercises"].items()
-        fields = TABLES["exercises"].items()
-        entries = {id: {name: entry.get(name, kind()) for name, kind in fields} for id, entry in found}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return None
-    return entries if _understood(entries, "exercises") else None
+    print(f"The progress file could not be read and is kept as {aside}. A new file has been started.", file=sys.stderr)
 
 
 def _understood(entries: Entries, table: str) -> bool:
