@@ -17,7 +17,7 @@ from course_lib.classroom.sandbox.probe import require_isolation
 from course_lib.classroom.sandbox.protocol import Packer, pack_call
 from course_lib.classroom.sandbox.remote import Worker
 from course_lib.classroom.sandbox.stage import SandboxError
-from course_lib.grading import prepare as preparing
+from course_lib.grading import cases as preparing
 from course_lib.grading.cases import prepare
 from course_lib.grading.engine import PUBLIC_SEED, grade
 from course_lib.grading.exercise import Given, generator

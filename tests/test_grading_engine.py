@@ -1228,9 +1228,9 @@ def test_the_button_gives_one_hint_after_the_other_and_counts_them(toy):
 def test_feedback_in_a_notebook_stays_without_its_button(tmp_path):
     """The verdict is an output of its own: text and HTML that need no kernel. The button follows where it may help."""
     cells = [
-        "from course_lib.grading import button, check",
-        "make, boxes = button.hint_button, []\n"
-        "button.hint_button = lambda exercise: boxes.append(make(exercise)) or boxes[-1]",
+        "from course_lib.grading import check, hint_button",
+        "make, boxes = hint_button.hint_button, []\n"
+        "hint_button.hint_button = lambda exercise: boxes.append(make(exercise)) or boxes[-1]",
         'check("attention.memory", 2048 * 2048)',
         'check("attention.memory", 2048 * 2048 * 4)',
         "boxes[0].children[0].click()",

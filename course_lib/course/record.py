@@ -98,7 +98,7 @@ def entries(table: str, change: Callable[[Entries], None] | None = None) -> Entr
     path = where()
     waiting = _memory.setdefault((str(path), table), {})
     try:
-        if str(path) not in (IN_MEMORY, PRACTICE) and (change or path.exists() or _older(path).exists()):
+        if str(path) not in (IN_MEMORY, PRACTICE) and (change or path.exists()):
             with _opened(path) as database:
                 before = _read(database, table)
                 found = _merged(table, before, waiting)

@@ -42,7 +42,7 @@ _HOMES = {  # imported when it is asked for: `judge.call`, which calls answers, 
     "grade": "engine",
     "hint": "engine",
     "mine": "answers",
-    "progress": "progress",
+    "progress": "learner_progress",
 }
 __all__ = list(_HOMES)
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from course_lib.course import record
-from course_lib.grading import fresh_run as fresh
-from course_lib.grading import progress as standing
+from course_lib.grading import fresh_run, learner_progress
 from course_lib.grading.answers import NotAlone, run_alone, source_alone
 from course_lib.grading.cases import prepare
 from course_lib.grading.hint_button import show_button
@@ -23,7 +22,7 @@ from course_lib.grading.waiting import told_while_it_runs
 
 _one_at_a_time = threading.Lock()
 show_below(show_button)
-fresh.note_when_cells_run()
+fresh_run.note_when_cells_run()
 
 
 def check(exercise_id: str = LEFT_OUT, answer: Any = LEFT_OUT) -> Result:
@@ -46,13 +45,13 @@ def check(exercise_id: str = LEFT_OUT, answer: Any = LEFT_OUT) -> Result:
     except KeyboardInterrupt as interrupt:
         return _interrupted(exercise, interrupt)
     if isinstance(exercise, Choice):
-        result = standing.in_turn(exercise, read(answer, exercise.time_limit).value, result)
-    standing.keep(result)
+        result = learner_progress.in_turn(exercise, read(answer, exercise.time_limit).value, result)
+    learner_progress.keep(result)
     closing = ""
     if result.status == "passed" and isinstance(exercise, Code):
         closing = keep_answer(exercise.id, answer)
     elif isinstance(exercise, Reflection):
-        closing = standing.keep_text(exercise, read(answer, exercise.time_limit).value, result)
+        closing = learner_progress.keep_text(exercise, read(answer, exercise.time_limit).value, result)
     lacking = _will_lack(exercise, answer) if result.status == "passed" else ""
     return replace(result, closing="\n".join(filter(None, (result.closing, closing, lacking))))
 
@@ -60,7 +59,7 @@ def check(exercise_id: str = LEFT_OUT, answer: Any = LEFT_OUT) -> Result:
 def _will_lack(exercise: Exercise, answer: Any) -> str:
     """What a fresh run of the learner's notebook will lack, where that is known."""
     try:
-        return fresh.will_lack(answer, exercise.answer_name)
+        return fresh_run.will_lack(answer, exercise.answer_name)
     except Exception:  # names, cells and files may be anything; that must not spoil the verdict
         return ""
 
@@ -145,4 +144,4 @@ def hint(exercise_id: str = LEFT_OUT) -> Hint | Result:
     For an id that no exercise has it returns a Result with the nearest ids.
     """
     exercise = asked("hint", exercise_id)
-    return exercise if isinstance(exercise, Result) else standing.next_hint(exercise)
+    return exercise if isinstance(exercise, Result) else learner_progress.next_hint(exercise)

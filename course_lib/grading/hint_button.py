@@ -1,8 +1,8 @@
 """The next hint of an exercise on a button, below the feedback in a notebook. Hints taken are counted."""
 
 from course_lib.grading.kinds import Exercise
+from course_lib.grading.learner_progress import next_hint
 from course_lib.grading.page.catalogue import EXERCISES, get
-from course_lib.grading.progress import next_hint
 from course_lib.live.page import publish
 
 
