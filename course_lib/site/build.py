@@ -44,7 +44,7 @@ def build(root: Path, out: Path, processes: int, large: bool = False) -> list[st
         pictures.mkdir(parents=True)
         draw = partial(drawn, notebooks=root / "notebooks", pictures=pictures)
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-            figures = dict(zip([each.call for each in states.RECORDED], pool.map(draw, states.RECORDED)))
+            figures = dict(zip([each.call for each in recorded], pool.map(draw, recorded)))
         pages.write_pages(root, source, figures, large)
         shutil.copytree(root / "web", source / "_own", ignore=shutil.ignore_patterns("*.py", "slides.*", "__pycache__"))
         shutil.copy(root / "web" / "conf.py", source)

@@ -296,7 +296,7 @@ class _Maker:
         names: dict[str, Any] = {}
         with contextlib.redirect_stdout(io.StringIO()):
             exec(self.first.source, names)
-            for each in states.RECORDED:
+            for each in states.recorded_figures():
                 if each.slug == self.chapter.slug and "head" in each.prepare:
                     exec(each.prepare, names)
         last = ast.parse(source).body[-1]

@@ -7,12 +7,13 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import nbformat
 
-from course_lib.course.contents import BY_SLUG
+from course_lib.course.contents import BY_SLUG, CHAPTERS
 
 MOST = 21  # states of a figure
 DPI = 150  # sharp enough on dense screens, half the bytes of a notebook's picture
@@ -33,27 +34,23 @@ class Recorded:
         return source.strip().split("\n")[-1].startswith(self.call + "(")
 
 
-TINYTOWN = 'model, tokenizer = load_pretrained("tinytown")'
-RECORDED = (
-    Recorded("start_here", "read_along", "n"),
-    Recorded("attention", "soft_dictionary", "angle"),
-    Recorded("attention", "saturation_sliders", "d_k"),
-    Recorded("attention", "head_viewer", "query", f"{TINYTOWN}; layer, head = 2, 3"),
-    Recorded("masks", "leak_test", "position"),
-    Recorded("positions", "clock_hands", "position"),
-    Recorded("positions", "rotary_pair", "t"),
-    Recorded("feed_forward", "piece_builder", "n_units"),
-    Recorded("normalization", "shift_and_scale", "power"),
-    Recorded("gpt", "lens_viewer", "place", TINYTOWN),
-    Recorded("training", "schedule_sliders", "warmup"),
-    Recorded("training", "ability_slider", "at"),
-    Recorded("sampling", "live.seven_words", "temperature"),
-)
+@cache
+def recorded_figures() -> tuple[Recorded, ...]:
+    """Return the figures that the chapters' `widgets.py` declare in RECORDED, in the order of the course.
+
+    RECORDED maps the call of a figure to its control, or to (control, what the call needs of earlier cells).
+    """
+    found = []
+    for chapter in CHAPTERS:
+        for call, said in getattr(chapter.part("widgets"), "RECORDED", {}).items():
+            control, prepare = (said, "") if isinstance(said, str) else said
+            found.append(Recorded(chapter.slug, call, control, prepare))
+    return tuple(found)
 
 
 def recorded_in(slug: str, source: str) -> Recorded | None:
     """Return the recorded figure that a cell of this chapter shows; None if it shows none."""
-    return next((each for each in RECORDED if each.slug == slug and each.shown_by(source)), None)
+    return next((each for each in recorded_figures() if each.slug == slug and each.shown_by(source)), None)
 
 
 def positions(control) -> list[tuple[str, Any]]:
@@ -103,7 +100,9 @@ def build(recorded: Recorded, notebook: Path):
     sources = [cell.source for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "code"]
     shows = next((source for source in sources if recorded.shown_by(source)), None)
     if shows is None:
-        raise ValueError(f"no cell of {notebook.name} ends with {recorded.call}(…): see the table in site/states.py")
+        raise ValueError(
+            f"no cell of {notebook.name} ends with {recorded.call}(…): see RECORDED in the chapter’s widgets.py"
+        )
     *before, last = ast.parse(shows).body
     names: dict[str, Any] = {}
     exec(sources[0], names)

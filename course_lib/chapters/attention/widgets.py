@@ -18,6 +18,13 @@ from course_lib.live.shared_figures import WeightBars
 from course_lib.masks import causal_mask
 from course_lib.tinytown import WordTokenizer
 
+# The web edition records these figures: call -> the control that its slider walks through.
+RECORDED = {
+    "soft_dictionary": "angle",
+    "saturation_sliders": "d_k",
+    "head_viewer": ("query", 'model, tokenizer = load_pretrained("tinytown"); layer, head = 2, 3'),
+}
+
 # Thermometers on the shore of a round lake: direction in degrees, anticlockwise from east, and temperature in °C.
 STATIONS = {"east": (0, 20.0), "north": (90, 14.0), "west": (180, 18.0), "south": (270, 26.0)}
 

@@ -24,6 +24,9 @@ from course_lib.live.figure import LiveFigure, dropdown, slider
 from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import CAPITALS, WordTokenizer
 
+# The web edition records these figures: call -> the control that its slider walks through.
+RECORDED = {"piece_builder": "n_units"}
+
 
 def small_example() -> tuple[Tensor, Tensor, Tensor]:
     """Return the example to do by hand: x (4,), W_up (4, 16), W_down (16, 4)."""

@@ -22,6 +22,9 @@ from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import SENTENCE, WordTokenizer
 from course_lib.trace import trace
 
+# The web edition records these figures: call -> the control that its slider walks through.
+RECORDED = {"lens_viewer": ("place", 'model, tokenizer = load_pretrained("tinytown")')}
+
 
 # ---------------------------------------------------------------------------------------- any tensor of a running model
 def shown_names(seen: dict[str, Tensor], n_layers: int) -> list[str]:

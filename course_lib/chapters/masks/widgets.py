@@ -15,6 +15,9 @@ from course_lib.live.figure import LiveFigure, dropdown, slider
 from course_lib.live.shared_figures import Patterns
 from course_lib.masks import causal_mask, combine, padding_mask, prefix_mask
 
+# The web edition records these figures: call -> the control that its slider walks through.
+RECORDED = {"leak_test": "position"}
+
 BERT, GPT, T5 = "BERT, bidirectional", "GPT, causal", "T5, source then target"
 
 

@@ -22,6 +22,9 @@ from course_lib.chapters.normalization.claims import (
 from course_lib.live.attempts import went_wrong
 from course_lib.live.figure import LiveFigure, dropdown, slider
 
+# The web edition records these figures: call -> the control that its slider walks through.
+RECORDED = {"shift_and_scale": "power"}
+
 PATTERN = torch.tensor([10.0, 20.0, 30.0, 40.0])  # the token that the chapter normalizes by hand
 
 

@@ -15,6 +15,9 @@ from course_lib.live.figure import LiveFigure, slider
 from course_lib.masks import causal_mask
 from course_lib.positions import alibi_bias, apply_rotary, rotary_angles, sinusoidal_encoding
 
+# The web edition records these figures: call -> the control that its slider walks through.
+RECORDED = {"clock_hands": "position", "rotary_pair": "t"}
+
 FURTHEST = 100  # last position of the clock
 
 

@@ -24,6 +24,9 @@ from course_lib.sampling import (
 )
 from course_lib.tinytown import EOS, SENTENCE, Tinytown, WordTokenizer, join_words
 
+# The web edition records these figures: call -> the control that its slider walks through.
+RECORDED = {"live.seven_words": "temperature"}
+
 # Seven words whose logits fall in equal steps.
 WORDS = ["the", "a", "my", "his", "some", "that", "one"]
 LOGITS = torch.tensor([2.0, 1.5, 1.0, 0.5, 0.0, -0.5, -1.0])

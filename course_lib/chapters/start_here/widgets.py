@@ -21,6 +21,9 @@ from course_lib.live.palette import INK, ORANGE, SKY
 from course_lib.sampling import sample_next_token
 from course_lib.tinytown import EOS, Tinytown, WordTokenizer, join_words, split_words
 
+# The web edition records these figures: call -> the control that its slider walks through.
+RECORDED = {"read_along": "n"}
+
 N_WORDS = 6  # bars
 
 

@@ -17,6 +17,9 @@ from course_lib.live.page import publish
 from course_lib.tinytown import Tinytown, WordTokenizer
 from course_lib.training import learning_rate, make_optimizer
 
+# The web edition records these figures: call -> the control that its slider walks through.
+RECORDED = {"schedule_sliders": "warmup", "ability_slider": "at"}
+
 HIGHEST = 0.01
 
 
