@@ -148,14 +148,14 @@ def test_a_picture_gets_a_frame_once(tmp_path):
 
 
 # ---------------------------------------------------------------------------------------------------- recorded states
-@pytest.mark.parametrize("recorded", states.RECORDED, ids=lambda each: f"{each.slug}-{each.call}")
+@pytest.mark.parametrize("recorded", states.recorded_figures(), ids=lambda each: f"{each.slug}-{each.call}")
 def test_each_recorded_figure_stands_in_its_notebook_once(recorded):
     notebook = nbformat.read(ROOT / "notebooks" / BY_SLUG[recorded.slug].notebook, as_version=4)
     assert sum(recorded.shown_by(cell.source) for cell in notebook.cells if cell.cell_type == "code") == 1
 
 
 def test_the_slider_shows_the_figures_own_states(tmp_path):
-    recorded = next(each for each in states.RECORDED if each.call == "piece_builder")
+    recorded = next(each for each in states.recorded_figures() if each.call == "piece_builder")
     made = states.draw(recorded, ROOT / "notebooks", tmp_path)
     told = json.loads(re.search(r'application/json">(.*?)</script>', made)[1])
     figure = states.build(recorded, ROOT / "notebooks" / BY_SLUG[recorded.slug].notebook)

@@ -42,6 +42,7 @@ def build(root: Path, out: Path, processes: int, large: bool = False) -> list[st
         source = Path(temporary) / "source"
         pictures = source / "_extra" / "pictures"
         pictures.mkdir(parents=True)
+        recorded = states.recorded_figures()
         draw = partial(drawn, notebooks=root / "notebooks", pictures=pictures)
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
             figures = dict(zip([each.call for each in recorded], pool.map(draw, recorded)))
