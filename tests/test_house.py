@@ -103,3 +103,25 @@ def test_committed_files_stay_small():
     )
     sizes = {name: (ROOT / name).stat().st_size for name in listed if name and (ROOT / name).exists()}
     assert sum(sizes.values()) < 40 * 2**20
+
+
+def live_figures() -> list[tuple[str, str]]:
+    """(chapter, function) of every function in the chapters' widgets that makes a live figure. Not those of an
+    answer, which take the learner's function: they are tested where `explore` is."""
+    found = []
+    for path in sorted(LIBRARY.glob("chapters/*/widgets.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                if any("Callable" in ast.unparse(each) for each in node.args.args):
+                    continue
+                calls = [each.func for each in ast.walk(node) if isinstance(each, ast.Call)]
+                if any(isinstance(name, ast.Name) and name.id == "LiveFigure" for name in calls):
+                    found.append((path.parent.name, node.name))
+    return found
+
+
+@pytest.mark.parametrize(("chapter", "name"), live_figures())
+def test_every_live_figure_is_drawn_by_a_test(chapter, name):
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").glob("test_*.py")))
+    remedy = f"add {name} of chapters/{chapter}/widgets.py to MAKERS in tests/test_viz_{chapter}.py"
+    assert re.search(rf"\b{name}\b", tests), remedy
