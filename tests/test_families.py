@@ -34,7 +34,7 @@ from course_lib.config import TransformerConfig
 from course_lib.counting import count_parameters
 from course_lib.encoder_decoder import EncoderDecoder, EncoderOnly
 from course_lib.gpt import DecoderOnly
-from course_lib.hub.names import DIFFERS, config_from_hf
+from course_lib.hub.names import BASIS, DIFFERS, config_from_hf
 from course_lib.masks import padding_mask
 from course_lib.positions import RelativeBias, slowed
 from course_lib.pretrained import from_hf_state_dict, load_pretrained, save_pretrained
@@ -229,6 +229,13 @@ def measured(name, dtype):
     with torch.no_grad():
         ways = {"whole": whole, "padded": padded} if isinstance(ours, EncoderOnly) else WAYS
         return {way: difference(ours, theirs) for way, difference in ways.items()}
+
+
+def test_every_family_of_the_table_is_compared_with_transformers():
+    elsewhere = {"gpt2", "llama", "bert"}  # test_models_against_transformers
+    compared = {re.split(r"[ ,]", name)[0] for name in REFERENCES} | elsewhere
+    missing = ", ".join(BASIS.keys() - compared)
+    assert not missing, f"names.toml describes {missing}: add a model of transformers to REFERENCES"
 
 
 @pytest.mark.parametrize("name", FIRST)

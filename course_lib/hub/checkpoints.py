@@ -22,7 +22,7 @@ from course_lib.course.files import damaged, reading
 from course_lib.encoder_decoder import EncoderDecoder, EncoderOnly
 from course_lib.gpt import DecoderOnly
 from course_lib.hub.layouts import as_ours
-from course_lib.hub.names import BASIS, SETTINGS, UNUSED, config_from_hf, require_known, their_name
+from course_lib.hub.names import BASIS, LIBRARIES, config_from_hf, require_known, settings_of, their_name
 from course_lib.tinytown import SubwordTokenizer
 
 Model = DecoderOnly | EncoderOnly | EncoderDecoder
@@ -98,7 +98,7 @@ def from_hf_state_dict(family: str, state_dict: Mapping[str, Tensor], config: ob
             has their device and dtype.
         config: the reference's configuration, or its dictionary (config.json).
     Errors: ValueError if the configuration asks for something that our models do not do, or a tensor is missing,
-        unknown or of a wrong shape. Nothing is left out in silence: names.UNUSED lists what may be left out.
+        unknown or of a wrong shape. Nothing is left out in silence: `unused` in names.toml says what may be.
     """
     require_arguments(from_hf_state_dict, locals())
     require_known(family)
@@ -109,7 +109,7 @@ def from_hf_state_dict(family: str, state_dict: Mapping[str, Tensor], config: ob
     tensors: dict[str, Tensor] = {}
     for name, tensor in state_dict.items():
         name = re.sub(r"^(transformer|model|bert|roberta|gpt_neox)\.", "", name)
-        if not re.fullmatch(UNUSED[family], name):
+        if not re.fullmatch(LIBRARIES[family]["unused"], name):
             for ours, part in as_ours(family, name, tensor, config).items():
                 if (first := tensors.setdefault(ours, part)) is not part and not torch.equal(first, part):
                     raise ValueError(f"the {family} state_dict holds {ours} under two names, with other numbers")
@@ -159,7 +159,7 @@ def _gguf_model(path: Path, said: dict[str, Any], tensors: dict[str, Tensor]) ->
     require_one_of(("smollm",), **{"tokenizer.ggml.pre": said["tokenizer.ggml.pre"]})
     if stretched := [name for name in said if "rope.scaling" in name]:
         raise ValueError(f"{path} has {stretched}: of a GGUF file only plain RoPE is read")
-    fields = {field: said[f"llama.{row['gguf']}"] for field, row in SETTINGS if "gguf" in row}
+    fields = {field: said[f"llama.{name}"] for field, name in settings_of("gguf")}
     fields |= {"activation": "swiglu", "rope_interleaved": True, "tie_weights": "output.weight" not in tensors}
     config = TransformerConfig(**BASIS["llama"] | fields)
     return assemble(config, tensors, path, partial(their_name, library="gguf"))

@@ -12,28 +12,32 @@ from course_lib.checks import require_hf_config, require_hf_settings, require_on
 from course_lib.config import TransformerConfig
 from course_lib.course.files import read_table
 
-
-def _table(text: str) -> list[tuple[str, dict[str, str]]]:
-    """The rows of a table: the first word, and the others by the name of their column. A lone "." is no word."""
-    (_, *columns), *rows = (line.split() for line in text.strip().splitlines())
-    return [(first, {column: word for column, word in zip(columns, words) if word != "."}) for first, *words in rows]
+_TABLE = read_table("names")
+DIFFERS: dict[str, str] = _TABLE["differs"]
 
 
-_NAMES = read_table("names")
-NAMES: dict[str, dict[str, str]] = {}
-for _ours, _theirs in (row for table in _NAMES["modules"].values() for row in _table(table)):
-    NAMES.setdefault(_ours, {}).update(_theirs)
-SETTINGS = [row for table in _NAMES["settings"].values() for row in _table(table)]
-ACTIVATIONS, BASIS, ONLY, UNUSED, ABSENT, OLD, DIFFERS = (
-    _NAMES[part] for part in ("activations", "basis", "only", "unused", "absent", "old", "differs")
-)
+def _libraries() -> dict[str, dict[str, Any]]:
+    """Return a family, or "gguf" -> its parts, with all that it shares with the family that it is like."""
+    parts = ("basis", "modules", "settings", "absent", "activations", "old", "only")
+    libraries: dict[str, dict[str, Any]] = {}
+    for name, own in _TABLE["family"].items():  # in the file, a family is below the one that it is like
+        shared = libraries.get(own.get("like", ""), {})
+        libraries[name] = {"unused": own.get("unused", shared.get("unused", ""))}
+        for part in parts:  # what has one answer, or means something where it is absent, is the family's own
+            inherited = {} if part in ("absent", "old", "only") else shared.get(part, {})
+            libraries[name][part] = inherited | own.get(part, {})
+    return libraries
+
+
+LIBRARIES = _libraries()
+BASIS: dict[str, dict[str, Any]] = {name: each["basis"] for name, each in LIBRARIES.items() if name != "gguf"}
 PADDING_ROWS = 2  # of RoBERTa's position table: positions count from 2
-LIKE: dict[str, str] = _NAMES["like"]
-for _family, _other in LIKE.items():
-    for _row in (*NAMES.values(), *(row for _, row in SETTINGS), ACTIVATIONS, UNUSED):
-        if _other in _row:
-            _row.setdefault(_family, _row[_other])
-    BASIS[_family] = BASIS[_other] | BASIS[_family]
+
+
+def settings_of(library: str) -> list[tuple[str, str]]:
+    """Return (our field, their setting) for all settings of a family, or of GGUF files."""
+    given = LIBRARIES[library]["settings"].items()
+    return [(field, name) for field, names in given for name in ([names] if isinstance(names, str) else names)]
 
 
 def require_known(family: str) -> None:
@@ -46,8 +50,9 @@ def require_known(family: str) -> None:
 def their_name(name: str, library: str) -> str:
     """What a library calls our tensor: "blocks.3.norm1.weight" is "h.3.ln_1.weight" in "gpt2"."""
     stack, number, part, kind = re.findall(r"^((?:en|de)coder\.)?(?:blocks\.(\d+))?(.*)\.(\w+)$", name)[0]
-    block = NAMES["blocks.N"][library].replace("N", number) if number else ""
-    return f"{stack}{block}{NAMES[part][library]}.{kind}"
+    names = LIBRARIES[library]["modules"]
+    block = names["blocks.N"].replace("N", number) if number else ""
+    return f"{stack}{block}{names[part]}.{kind}"
 
 
 def config_from_hf(family: str, config: Mapping | Any) -> TransformerConfig:
@@ -56,7 +61,7 @@ def config_from_hf(family: str, config: Mapping | Any) -> TransformerConfig:
     Errors: ValueError that names the setting, if it asks for something that our models do not do, or a size is missing.
     """
     require_hf_config(config)
-    given = ABSENT.get(family, {}) | (dict(config) if isinstance(config, Mapping) else config.to_dict())
+    given = LIBRARIES[family]["absent"] | (dict(config) if isinstance(config, Mapping) else config.to_dict())
     # The old name, which counts, and the new one.
     setting = "rope_scaling" if given.get("rope_scaling") else "rope_parameters"
     require_hf_settings(**{setting: given.get(setting) or {}}, quantization_config=given.get("quantization_config"))
@@ -65,19 +70,22 @@ def config_from_hf(family: str, config: Mapping | Any) -> TransformerConfig:
     if family == "t5":  # untied in the file, T5 1.1 says so; the scale of its outputs follows
         given.setdefault("scale_decoder_outputs", given.get("tie_word_embeddings", True))
         given["tie_word_embeddings"] = given["scale_decoder_outputs"]
-    given = {OLD.get(family, {}).get(setting, setting): value for setting, value in given.items() if value is not None}
-    for setting, answer in ({"model_type": family} | ONLY[family]).items():
+    given = {
+        LIBRARIES[family]["old"].get(setting, setting): value for setting, value in given.items() if value is not None
+    }
+    for setting, answer in ({"model_type": family} | LIBRARIES[family]["only"]).items():
         if given.get(setting, answer) != answer:
             raise ValueError(f"{setting}={given[setting]!r}: our {family} models know {setting}={answer!r} alone")
 
     fields: dict[str, Any] = {}
-    for field, row in SETTINGS:
-        value = given.get(row.get(family), BASIS[family].get(field)) if family in row else None
+    for field, name in settings_of(family):
+        value = given.get(name, BASIS[family].get(field))
         if value is not None and fields.setdefault(field, value) != value:
-            raise ValueError(f"{row[family]}={value!r}: our {family} models have {field}={fields[field]!r} everywhere")
+            raise ValueError(f"{name}={value!r}: our {family} models have {field}={fields[field]!r} everywhere")
     fields = BASIS[family] | fields | {"rope_scaling": _rope_scaling(given)}
-    require_one_of(tuple(ACTIVATIONS[family]), activation=fields["activation"])
-    fields["activation"] = ACTIVATIONS[family][fields["activation"]]
+    activations = LIBRARIES[family]["activations"]
+    require_one_of(tuple(activations), activation=fields["activation"])
+    fields["activation"] = activations[fields["activation"]]
     if fields.get("head_dim", 0) * fields.get("n_heads", 0) == fields.get("d_model"):
         fields.pop("head_dim", None)  # what it is anyway
     if family == "roberta" and "max_seq_len" in fields:
