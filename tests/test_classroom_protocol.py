@@ -133,7 +133,7 @@ def test_a_worker_is_asked_for_nothing_but_what_stands_in_a_fixtures_module(name
 
 def test_what_a_worker_may_be_asked_for_brings_neither_pages_nor_pictures():
     """It is imported before a learner's code runs, in every process that forks workers."""
-    script = "import json, sys; from course_lib.classroom import protocol; print(json.dumps(sorted(sys.modules)))"
+    script = "import json, sys, course_lib.classroom.sandbox.protocol; print(json.dumps(sorted(sys.modules)))"
     seen = json.loads(subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout)
     of_chapters = [name for name in seen if re.fullmatch(r"course_lib\.chapters\.\w+\..+", name)]
     assert len(of_chapters) > 10

@@ -155,7 +155,7 @@ def test_a_kernel_that_dies_while_it_writes_leaves_the_old_record(toy):
     toy()
     check("toy.double", WRONG)
     dies = (
-        "import os\nfrom course_lib import record\n"
+        "import os\nfrom course_lib.course import record\n"
         "def die(entries):\n    entries['toy.double']['attempts'] = 99\n"
         "write = record._write\n"
         "record._write = lambda *args: (write(*args), os._exit(7))\n"

@@ -8,10 +8,10 @@ import psutil
 import pytest
 
 from course_lib.course.glossary import glossary
-from course_lib.live.saved import STATE
 from tests.browser.lab import FIGURE, GUESS, PICTURE, SETTINGS
 from tests.live_in_browser import ROOT
 
+STATE = "application/vnd.jupyter.widget-state+json"  # where ipywidgets look for widgets of an earlier kernel
 GLASS = "from course_lib.live.glass import glass\nglass()"
 THREAD = """import threading, ipywidgets
 slider, said = ipywidgets.IntSlider(), ipywidgets.Label()
