@@ -123,7 +123,8 @@ def vanishing_verdict(median: list[float], mean: list[float]) -> str:
 def vanishing() -> Measurement:
     """Measure the gradient that the softmax passes on at d_k = 1024 and 64, relative to the same with scaling."""
     d_ks = 64, 1024
-    median, mean, fewer = ({d_k: [] for d_k in d_ks} for _ in range(3))
+    found: list[dict[int, list[float]]] = [{d_k: [] for d_k in d_ks} for _ in range(3)]
+    median, mean, fewer = found
     for seed in SEEDS:
         for d_k in d_ks:
             (plain, _), (scaled, _) = (gradients(d_k, scaling, seed) for scaling in (False, True))
