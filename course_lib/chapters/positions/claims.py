@@ -312,8 +312,8 @@ def near_and_far() -> Measurement:
     first_rise = int(rises.nonzero()[0]) if rises.any() else len(rises)
     of_100 = int(rises[:100].sum())
     return Measurement(
-        measured=f"the cosine falls up to a distance of {first_rise}, and rises at {of_100} of the first 100 distances; "
-        f"it is {'the same' if same else 'not the same'} to the left and to the right",
+        measured=f"the cosine falls up to a distance of {first_rise}, and rises at {of_100} of the first 100 "
+        f"distances; it is {'the same' if same else 'not the same'} to the left and to the right",
         rows=(
             ("distance in tokens", "1", "10", "100"),
             ("cosine at d_model = 128", *(f"{curve[distance]:.2f}" for distance in (1, 10, 100))),
