@@ -958,7 +958,7 @@ def induction(size: Size) -> Measurement:
         measured="an induction head forms in {} of {} runs with one plain layer, in {} with two, and in {} with one "
         "layer with smeared keys".format(sum(forms[0]), len(SEEDS), *map(sum, forms[1:])),
         rows=(
-            ("model", "runs with an induction head", "loss on what has occurred before, in nats"),
+            ("model", "runs with an induction head", "loss on repeated tokens, in nats"),
             *(
                 (kind, f"{sum(formed)} of {len(SEEDS)}", f"{loss:.1f}")
                 for formed, (kind, loss) in zip(forms, losses.items())
