@@ -78,14 +78,15 @@ def test_pre_norm_streams_grow_like_the_root_of_the_depth():
     finding = find("normalization.any_depth")()
     assert finding.verdict == "confirmed"
     assert math.sqrt(1 + 50 / 2) < min(finding.values) <= max(finding.values) < math.sqrt(1 + 3 * 50 / 2)
-    assert finding.measured.startswith("standard deviation after 50 untrained blocks: 1.0 with post-norm, about 7")
+    assert "standard deviation of 1.0 with post-norm and about 7 with pre-norm" in finding.measured
 
 
 def test_eps_outside_the_root_brings_noise_to_half_of_full_size():
     finding = find("normalization.eps")()
     assert finding.verdict == "depends"
     assert finding.values[0] == pytest.approx(0.5 * math.sqrt(1e-12 + 1e-6) / 1e-6)
-    assert "leaves PyTorch's LayerNorm with 0.001: eps in the root gives 0.001, outside 0.500" in finding.measured
+    assert "0.000001 to 0.001; with eps outside the root it would be 0.500" in finding.measured
+    assert finding.rows[1:] == (("before: 0.000001", "0.001", "0.500"), ("before: 1", "1.000", "1.000"))
 
 
 def test_batch_norm_leaks_and_layer_norm_does_not():

@@ -129,7 +129,7 @@ DOUBLES = {
         (ones_with_full_rows_hidden, ("full row hidden", "numbers instead of True and False")),
     ],
     "masks.leak_test": [
-        (first_text_by_favourite, ("only one text looked at", "favourites compared")),
+        (first_text_by_favourite, ("only one text looked at", "most probable tokens compared")),
         (past_the_vocabulary_and_not_the_last, ("beyond the vocabulary", "last token never changed")),
         (signed_on_the_last_token, ("sign kept", "only the last token changed")),
     ],

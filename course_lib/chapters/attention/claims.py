@@ -72,8 +72,8 @@ def spread() -> Measurement:
         slopes.append(statistics.linear_regression(*logs).slope)
         divided += [value / math.sqrt(d_k) for value, d_k in zip(sizes, D_KS)]
     return Measurement(
-        measured=f"d_k from 4 to 1024: the standard deviation of q · k grows like d_k to the power "
-        f"{statistics.fmean(slopes):.1f}; divided by √d_k it is {statistics.fmean(divided):.1f} for each of them",
+        measured=f"the standard deviation of q · k grows like d_k to the power {statistics.fmean(slopes):.1f}, and "
+        f"divided by √d_k it is {statistics.fmean(divided):.1f} from d_k = {D_KS[0]} to {D_KS[-1]}",
         values=slopes,
         figures={"slopes": slopes, "divided": divided},
         because="A score is a sum of d_k products. Their variances add, and the standard deviation is the root of the "
@@ -122,21 +122,31 @@ def vanishing_verdict(median: list[float], mean: list[float]) -> str:
 )
 def vanishing() -> Measurement:
     """Measure the gradient that the softmax passes on at d_k = 1024 and 64, relative to the same with scaling."""
-    ratios: dict[int, list[float]] = {64: [], 1024: []}
-    fewer, mean = [], []
+    d_ks = 64, 1024
+    found: list[dict[int, list[float]]] = [{d_k: [] for d_k in d_ks} for _ in range(3)]
+    median, mean, fewer = found
     for seed in SEEDS:
-        for d_k, found in ratios.items():
+        for d_k in d_ks:
             (plain, _), (scaled, _) = (gradients(d_k, scaling, seed) for scaling in (False, True))
-            found.append((plain.median() / scaled.median()).item())
-        fewer.append((plain < scaled / 10).double().mean().item())
-        mean.append((plain.mean() / scaled.mean()).item())
+            median[d_k].append((plain.median() / scaled.median()).item())
+            mean[d_k].append((plain.mean() / scaled.mean()).item())
+            fewer[d_k].append((plain < scaled / 10).double().mean().item())
+
+    def share(values: list[float]) -> str:
+        return "less than 0.001" if max(values) < 1e-3 else f"{statistics.fmean(values):.1f}"
+
+    lost = {d_k: f"{round(statistics.fmean(fewer[d_k]), 1):.0%}" for d_k in d_ks}
     return Measurement(
-        measured="at the scores, the gradient without scaling as a fraction of the gradient with it. At d_k = 1024: "
-        f"{'less than 0.001' if max(ratios[1024]) < 1e-3 else f'{max(ratios[1024]):.3f}'} for the median query, below "
-        f"0.1 for {round(statistics.fmean(fewer), 1):.0%} of the queries, and {statistics.fmean(mean):.1f} on average. "
-        f"At d_k = 64: {statistics.fmean(ratios[64]):.1f} for the median query",
-        values=ratios[1024],
-        figures={"median": ratios[1024], "mean": mean},
+        measured=f"at d_k = 1024, {lost[1024]} of the queries have less than a tenth of the gradient that scaling "
+        f"gives them, but the mean gradient is {share(mean[1024])} of the scaled one",
+        values=median[1024],
+        figures={"median": median[1024], "mean": mean[1024]},
+        rows=(
+            ("gradient at the scores, not scaled over scaled", *(f"d_k = {d_k}" for d_k in d_ks)),
+            ("median query", *(share(median[d_k]) for d_k in d_ks)),
+            ("mean of all queries", *(share(mean[d_k]) for d_k in d_ks)),
+            ("queries with less than a tenth", *(lost[d_k] for d_k in d_ks)),
+        ),
         because="It depends on the query and on d_k. Where one key gets nearly all the weight, a small change of the "
         "scores changes next to nothing. Queries whose two best keys have similar scores keep a gradient.",
     )
@@ -197,8 +207,8 @@ def resemblance() -> Measurement:
     shares = [statistics.fmean(each) for each in same]
     least, most = (pick(statistics.fmean(head) for head in zip(*same)) for pick in (min, max))
     return Measurement(
-        measured=f"for {statistics.fmean(shares):.0%} of the queries the key with the highest score is the nearest in "
-        f"direction ({least:.0%} to {most:.0%}, depending on the head)",
+        measured=f"for {statistics.fmean(shares):.0%} of the queries the key with the highest score is also the "
+        f"nearest in direction; the heads range from {least:.0%} to {most:.0%}",
         values=shares,
         figures={"shares": shares},
         because="It depends on the lengths of the keys: a longer key can have a higher score than a better aligned "
@@ -251,15 +261,13 @@ def linear() -> Measurement:
         rebuilt.append(((one_layer - once).norm() / once.norm()).item())
         doubled.append(((stack(2 * x)[0] - 2 * once).norm() / (2 * once).norm()).item())
     return Measurement(
-        measured="for given weights, two layers "
-        f"{'equal one layer, up to rounding' if max(rebuilt) < 1e-6 else f'are {max(rebuilt):.0%} off one layer'}: its "
-        "matrix is the product of their matrices, and its weights are the product of their weights. As a function of "
-        f"their input they are not linear: if x is doubled, the output differs by {min(doubled):.0%} or more from "
-        "twice the output",
+        measured="with their weights fixed, two layers "
+        f"{'equal one layer' if max(rebuilt) < 1e-6 else f'are {max(rebuilt):.0%} off one layer'}, but when their "
+        f"input doubles, the output differs from twice the old one by {min(doubled):.0%} or more",
         values=doubled,
         figures={"rebuilt": rebuilt},
-        because="For given weights, two layers are products of matrices, which can be regrouped. But the input "
-        "decides the weights as well, so no single matrix replaces attention for all inputs.",
+        because="With fixed weights both layers are products of matrices, which can be regrouped into one. But the "
+        "input decides the weights as well, so no single matrix replaces attention for all inputs.",
     )
 
 
@@ -293,10 +301,16 @@ def score_memory() -> Measurement:
     )
     config = TransformerConfig(vocab_size=1, d_model=768, n_heads=1, n_layers=1, max_seq_len=n)
     return Measurement(
-        measured=f"for {n:,} tokens the scores of a head take {narrow / 1e6:.1f} MB with 64 features and "
-        f"{wide / 1e6:.1f} MB with 1024; for {n // 2:,} tokens they take {half / 1e6:.1f} MB",
+        measured=f"twice the tokens need {narrow / half:.0f} times the memory for the scores of a head; 16 times the "
+        f"features need {'no more' if wide == narrow else f'{wide / narrow:.0f} times as much'}",
         values=list(map(float, [narrow, wide, half, attention_matrix_bytes(config, n)])),
         figures={"narrow": float(narrow), "wide": float(wide), "half": float(half)},
+        rows=(
+            ("scores of one head", "memory"),
+            (f"{n // 2:,} tokens, 64 features", f"{half / 1e6:.1f} MB"),
+            (f"{n:,} tokens, 64 features", f"{narrow / 1e6:.1f} MB"),
+            (f"{n:,} tokens, 1,024 features", f"{wide / 1e6:.1f} MB"),
+        ),
         because="q · k sums over the features. If the scores are stored, one number remains for each pair of tokens, "
         "in each head. The paper's own algorithm does not store them, so its memory grows with n.",
     )
@@ -368,17 +382,21 @@ def unscaled_training(size: Size) -> Measurement:
         for d_model in (wide, narrow)
     }
     mean = {d_model: round(statistics.fmean(values), 1) + 0 for d_model, values in costs.items()}
-    rate = {divided: best[wide, divided].rate for divided in (True, False)}
     full = statistics.fmean(largest for _, largest in best[wide, False].results)
     side = {d_model: "lower" if mean[d_model] < 0 else "higher" for d_model in (wide, narrow)}
-    same = rate[False] == rate[True]
-    best_rates = f"{rate[True]:g} in both cases" if same else f"{rate[False]:g} without it and {rate[True]:g} with it"
     return Measurement(
         measured=f"without the division the loss ends {abs(mean[wide]):.1f} nats per letter {side[wide]} at d_k = "
-        f"{wide}, and {abs(mean[narrow]):.1f} {side[narrow]} at d_k = 4. At d_k = {wide} the best learning rate is "
-        f"{best_rates}; without the division the largest weight of a query ends at {full:.1f}",
+        f"{wide}, where one key ends with {full:.1f} of a query's weight, and {abs(mean[narrow]):.1f} {side[narrow]} "
+        "at d_k = 4",
         values=costs[wide],
         figures={"wide": costs[wide], "narrow": costs[narrow]},
+        rows=(
+            ("nats per letter that the missing division costs", *(f"seed {seed}" for seed in SEEDS)),
+            *(
+                (f"d_k = {d_k}", *(f"{round(cost, 2) + 0:.2f}".replace("-", "−") for cost in costs[d_model]))
+                for d_model, d_k in ((wide, wide), (narrow, 4))
+            ),
+        ),
         because="It depends on the width of the heads and on the length of training: after four times the steps, wide "
         "heads end higher for every seed. Each step moves an undivided score √d_k times as far.",
     )
@@ -462,10 +480,10 @@ def one_matrix(size: Size) -> Measurement:
     plain, published = ([loss - other for loss, other in zip(each, two)] for each in (one, as_published))
     return Measurement(
         measured=f"one matrix costs {statistics.fmean(plain):.2f} nats per letter with nothing else changed, and "
-        f"{round(statistics.fmean(published), 2) + 0:.2f} with keys of one length and no token looking at itself",
+        f"{round(statistics.fmean(published), 2) + 0:.2f} if keys have equal length and no token attends to itself",
         values=plain,
         figures={"plain": plain, "published": published},
-        because="It depends on the form. With nothing else changed, every token is the best answer to its own query. "
+        because="It depends on the form. With nothing else changed, a token's own key tends to fit its query best. "
         "The paper hides each token from itself; then one matrix costs half as much, and nothing after four times the "
         "steps.",
     )

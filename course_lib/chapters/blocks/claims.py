@@ -97,10 +97,15 @@ def vanishing() -> Measurement:
     width = max(balanced) / min(balanced) if balanced else 1.0
     default, xaviers = (statistics.median(arrives(gain, skip=False, seeds=STACKS[:5])) for gain in (1.0, math.sqrt(3)))
     return Measurement(
-        measured=f"of a gradient of 1, the input gets about {_order(default)} with the weights of nn.Linear and "
-        f"{_order(xaviers)} with Xavier's, √3 times as large; of twelve sizes from 0.5 to 3.7 times those of "
-        f"nn.Linear, {len(balanced)} keep the gradient within a factor of ten "
-        f"({', '.join(f'{gain:.1f}' for gain in balanced)})",
+        measured=f"of twelve sizes of the weights, {len(balanced)} keep the gradient within a factor of ten over fifty "
+        "layers",
+        rows=(
+            ("size of the weights", "a gradient of 1 reaches the input as"),
+            ("those of nn.Linear", _order(default)),
+            ("× √3 (Xavier’s)", _order(xaviers)),
+            *((f"× {gain:.1f}", _short(medians[gain])) for gain in balanced),
+            (f"× {gains[-1]:.1f}", _order(medians[gains[-1]])),
+        ),
         values=tuple(medians.values()),
         figures={"width": width},
         because="Fifty factors are multiplied, so factors slightly below 1 vanish and factors slightly above 1 "
@@ -141,8 +146,8 @@ def unchanged() -> Measurement:
     whole = statistics.median(factors)
     divided = statistics.median(arrives(1.0, skip=True, scale=1 / math.sqrt(DEPTH)))
     return Measurement(
-        measured=f"the gradient arrives about {10 * round(whole / 10)} times as large; with branches divided by √50, "
-        f"{divided:.1f} times",
+        measured=f"the gradient arrives about {10 * round(whole / 10)} times as large, or {divided:.1f} times if each "
+        "branch is divided by √50",
         values=factors,
         figures={"whole": whole, "divided": divided},
         because="It depends on the size of the branches. Each layer adds the branch's gradient to the one that passes "
@@ -208,19 +213,23 @@ def guarantee() -> Measurement:
     )
     lost = sum(factor < 0.5 for factor in narrow)
     return Measurement(
-        measured=f"of a gradient of 1, the input gets at least {min(wide):.1f} in all {len(wide)} stacks of {DIM} "
-        f"features ({_order(without)} without skips), but less than half in {lost} of {N_NARROW} stacks of "
-        f"{NARROW} features. In another stack each branch is W_outer tanh(W_inner x): with weights a thousandth as "
-        f"large, the first layer’s W_inner gets {_order(tiny / usual)} of its usual gradient",
+        measured=f"in wide stacks at least {100 * min(wide):.0f}% of the gradient reaches the input, but less than "
+        f"half of it in {lost} of {N_NARROW} narrow ones",
+        rows=(
+            ("where the gradient is taken", "fraction left"),
+            (f"input of {len(wide)} stacks of {DIM} features, at least", f"{min(wide):.1f}"),
+            ("the same without skips", _order(without)),
+            ("inner matrix of a branch, weights a thousandth as large", _order(tiny / usual)),
+        ),
         values=tuple(wide),
         figures={
             "at_input": min(wide),
             "narrow": 1 - lost / N_NARROW,
             "at_weights": tiny / usual,
         },
-        because="It depends on the gradient. With small weights I + J is nearly I, so a layer’s "
-        "input keeps its gradient. An inner matrix gets less: its gradient has the outer matrix as a factor. "
-        "In some narrow stacks a branch cancels the stream.",
+        because="It depends on the width, and on which gradient is meant. With small weights a layer’s input keeps its "
+        "gradient, but that of an inner matrix has the small outer matrix as a factor. A narrow branch may cancel the "
+        "stream.",
     )
 
 
@@ -546,10 +555,16 @@ def no_residual(size: Size) -> Measurement:
     }
     said = {arm: _half(each.mean) for arm, each in best.items()}
     return Measurement(
-        measured=f"8 blocks, {steps} steps, about {said['no residual', 'xavier']} nats without residuals from Xavier's "
-        f"weights and {said['no residual', 'own token']} if each token first attends mostly to itself; with residuals "
-        f"{said['pre-norm', 'xavier']} and {said['pre-norm', 'own token']}; word frequencies alone "
-        f"{_half(frequency_loss())}",
+        measured=f"without residuals eight blocks end at about {said['no residual', 'own token']} nats if each token "
+        f"first attends mostly to itself, and at {said['no residual', 'xavier']} from Xavier’s weights",
+        rows=(
+            (f"nats after {steps} steps, about", "without residuals", "with residuals"),
+            *(
+                (name, said["no residual", start], said["pre-norm", start])
+                for name, start in (("Xavier’s weights", "xavier"), ("each token attends to itself", "own token"))
+            ),
+            ("word frequencies alone", *2 * [_half(frequency_loss())]),
+        ),
         values=tuple(loss for each in best.values() for loss in each.losses),
         figures={
             "usual": list(best["no residual", "xavier"].losses),
@@ -611,12 +626,11 @@ def warmup(size: Size) -> Measurement:
         for (order, start), (none, *risen) in losses.items()
     }
     return Measurement(
-        measured=_without_warmup(steps, costs),
+        measured=_with_warmup(steps, costs),
         values=tuple(loss for runs in losses.values() for each in runs for loss in each.losses),
         figures=costs,
-        because="It depends on the initial weights and on the length of the warm-up. From large weights "
-        "post-norm loses more without a warm-up than pre-norm does, from small ones less. In such"
-        " a short run pre-norm gains from it as well.",
+        because="It depends on the initial weights. From large ones a warm-up helps post-norm more than pre-norm, from "
+        "small ones less. A shorter warm-up, over a tenth of the steps, helps less, but in the same order.",
     )
 
 
@@ -631,14 +645,12 @@ def warm_up_rows(finding: Finding) -> list[tuple[str | float, ...]]:
     ]
 
 
-def _without_warmup(steps: int, costs: Mapping[str, Sequence[float]]) -> str:
-    short, long = ({arm: _half(each[i]) for arm, each in costs.items()} for i in (0, 1))
+def _with_warmup(steps: int, costs: Mapping[str, Sequence[float]]) -> str:
+    saved = {arm: _half(long) for arm, (_, long) in costs.items()}
     return (
-        f"{steps} steps, to the nearest half nat. A warm-up over a tenth of the steps lowers the loss by "
-        f"{short['post_large']} in post-norm and {short['pre_large']} in pre-norm from large weights, by "
-        f"{short['post_small']} and {short['pre_small']} from small ones. Over half of the steps: by "
-        f"{long['post_large']} and {long['pre_large']} from large, by {long['post_small']} and {long['pre_small']} "
-        "from small"
+        f"a warm-up over half of {steps} steps lowers the loss by about {saved['post_large']} nats in post-norm and "
+        f"{saved['pre_large']} in pre-norm from large weights, and by {saved['post_small']} and {saved['pre_small']} "
+        "from small ones"
     )
 
 
@@ -710,18 +722,25 @@ def large_rates(size: Size) -> Measurement:
     }
     rates = {arm: largest_rate(each) for arm, each in learn.items()}
     runs = {arm: sum(each.values()) for arm, each in learn.items()}
-    said = ", ".join(
-        f"{rates[f'{order}_{weights}']:g} ({runs[f'{order}_{weights}']}) in {order}-norm with {weights} weights"
-        for order, weights in product(("pre", "post"), ("large", "small"))
-    )
     return Measurement(
-        measured=f"{steps} steps without a warm-up, the largest rate up to which every run learns, that is, ends at "
-        f"least half a nat below word frequencies (and how many of {len(SEEDS) * len(WITHOUT_WARM_UP)} runs at six "
-        f"rates do): {said}",
+        measured=f"without a warm-up and from large weights, every run learns up to a rate of {rates['pre_large']:g} "
+        f"in pre-norm and up to {rates['post_large']:g} in post-norm",
+        rows=(
+            (
+                f"{steps} steps without a warm-up",
+                "all runs learn up to",
+                f"learn, of {len(SEEDS) * len(WITHOUT_WARM_UP)}",
+            ),
+            *(
+                (f"{order}-norm, {weights} weights", f"{rates[arm]:g}", f"{runs[arm]}")
+                for order, weights in product(("pre", "post"), ("large", "small"))
+                for arm in [f"{order}_{weights}"]
+            ),
+        ),
         values=tuple(rates.values()),
         figures={"rates": rates, "runs": runs},
-        because="It depends on how the two are combined. Compared with post-norm from large weights (0.005), pre-norm "
-        "alone allows 0.08 and small weights alone 0.02. Both together allow only 0.01, because a run fails at 0.02.",
+        because="It depends on how the two are combined. Either change alone allows larger rates; both together allow "
+        "smaller rates than either alone, because at the next one a run does not learn.",
     )
 
 

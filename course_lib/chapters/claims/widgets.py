@@ -9,7 +9,6 @@ import ipywidgets as widgets
 
 from course_lib.chapters.claims.figures import MARKS, Card, headlines, overview_title
 from course_lib.claims import Experiment, Finding, find, recorded
-from course_lib.claims.card import rows_as_html
 from course_lib.course.contents import TITLES
 from course_lib.course.files import ASSETS
 from course_lib.live.figure import LiveFigure, as_html, dropdown, png
@@ -172,7 +171,7 @@ def _entries(findings: Mapping[str, Finding], chosen: Iterable[str], brief: bool
         cells = (
             f"{SIGNS[found.verdict]} {found.verdict}",
             f"<b>{said}</b> ({author}; {where})",
-            because if brief else f"{measured.removesuffix('.')}. {because}{rows_as_html(found.rows)}",
+            because if brief else f"{measured.removesuffix('.')}. {because}",
             could_have_failed(each),
         )
         rows.append("<tr>" + "".join(f'<td style="{CELL}">{cell}</td>' for cell in cells) + "</tr>")

@@ -11,6 +11,12 @@ from course_lib.counting import count_parameters, forward_flops
 from course_lib.gpt import DecoderOnly
 
 GPT1_VOCABULARY = 40_478  # tokens; GPT-2's has 50,257
+LABELS = {
+    "small": "117",
+    "medium": "345",
+    "large": "762",
+    "XL": "1,542",
+}  # million parameters (Radford et al., table 2)
 
 # Llama 3 70B: the family's large model, with 8 key-value heads for 64 query heads (Grattafiori et al. 2024, table 3).
 LLAMA_3_70B = replace(PRESETS["llama-3-8b"], d_model=8192, n_heads=64, n_layers=80, d_ff=28_672)
@@ -50,14 +56,16 @@ def gpt2_117m() -> Measurement:
     family = ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")
     others = [built(replace(PRESETS[name], vocab_size=GPT1_VOCABULARY)) for name in family]
     return Measurement(
-        measured=f"GPT-2 small has {n:,}; with GPT-1's {GPT1_VOCABULARY:,} tokens the four sizes have "
-        + ", ".join(f"{other / 1e6:.1f}" for other in others)
-        + " million",
+        measured=f"GPT-2 small has {n / 1e6:.0f} million parameters; with the vocabulary of GPT-1 it would have "
+        f"{others[0] / 1e6:.0f} million",
         values=(n, *others),
         figures={"millions": n / 1e6},
-        because="GPT-2 small has 124 million. The paper's labels, 117M, 345M, 762M and 1542M, are the counts with "
-        "GPT-1's vocabulary. OpenAI says that the labels were an error. That the vocabulary was the cause is our "
-        "inference.",
+        because="The paper's four labels are the counts with GPT-1's vocabulary. OpenAI says that the labels were an "
+        "error. That the vocabulary was the cause is our inference.",
+        rows=(
+            ("million parameters", "with GPT-1's vocabulary", "in the paper"),
+            *((f"GPT-2 {size}", f"{other / 1e6:,.1f}", label) for (size, label), other in zip(LABELS.items(), others)),
+        ),
     )
 
 
@@ -91,8 +99,11 @@ def tables_verdict(small: list[float], large: list[float]) -> str:
 )
 def tables_hold_most() -> Measurement:
     """Return the token tables' fraction of the parameters of seven models."""
-    names = ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "llama-7b", "llama-3-8b")
-    models = {name: PRESETS[name] for name in names} | {"llama-3-70b": LLAMA_3_70B}
+    names = {
+        "GPT-2 small": "gpt2", "GPT-2 medium": "gpt2-medium", "GPT-2 large": "gpt2-large", "GPT-2 XL": "gpt2-xl",
+        "LLaMA-7B": "llama-7b", "Llama-3-8B": "llama-3-8b",
+    }  # fmt: skip
+    models = {label: PRESETS[name] for label, name in names.items()} | {"Llama-3-70B": LLAMA_3_70B}
     counts = {name: count_parameters(config) for name, config in models.items()}
     fractions = {
         name: (count.by_component["token embedding"] + count.by_component["output head"]) / count.total
@@ -101,12 +112,20 @@ def tables_hold_most() -> Measurement:
     small = [fractions[name] for name, count in counts.items() if count.total < 1e9]
     large = [fractions[name] for name, count in counts.items() if count.total >= 1e9]
     return Measurement(
-        measured="token tables: " + ", ".join(f"{name} {100 * part:.0f}%" for name, part in fractions.items()),
+        measured=f"token tables are {fractions['Llama-3-8B']:.0%} of Llama-3-8B, but only "
+        f"{fractions['GPT-2 large']:.0%} of GPT-2 large, which has fewer than a billion parameters",
         values=tuple(fractions.values()),
         figures={"small": small, "large": large},
         because="It depends on the vocabulary and the shape as much as on the size. With one vocabulary the fraction "
-        "falls as models grow (GPT-2), as the paper says. Llama-3-8B, with its larger vocabulary, is above GPT-2 "
-        "large.",
+        "falls as models grow, as the paper says. A larger vocabulary raises it.",
+        rows=(
+            ("model", "million parameters", "vocabulary", "token tables"),
+            *(
+                (name, f"{counts[name].total / 1e6:,.0f}", f"{models[name].vocab_size:,}", f"{part:.0%}")
+                for name, part in fractions.items()
+                if name != "GPT-2 medium"
+            ),
+        ),
     )
 
 
@@ -145,13 +164,16 @@ def twice_attention() -> Measurement:
         whole.append(feed_forward / count.total)
         blocks.append(feed_forward / (feed_forward + attention))
     return Measurement(
-        measured="of the model and of its blocks: "
-        + "; ".join(f"{label} {100 * a:.0f}% and {100 * b:.0f}%" for label, a, b in zip(models, whole, blocks)),
+        measured=f"feed-forward layers have {whole[0]:.0%} of the parameters in the smallest of four models, and "
+        f"{whole[-1]:.0%} in the largest",
         values=(*whole, *blocks),
         figures={"whole": whole, "blocks": blocks},
         because="It depends on the tables and the heads. Tables lower the fraction, most in a small model. The blocks "
-        "have 8 d² in feed-forward layers and 4 d² in attention; with fewer key-value heads, feed-forward layers are "
-        "four fifths.",
+        "have 8 d² in feed-forward layers and 4 d² in attention. With fewer key-value heads, attention has less.",
+        rows=(
+            ("feed-forward layers", "of the model", "of its blocks"),
+            *((label, f"{a:.0%}", f"{b:.0%}") for label, a, b in zip(models, whole, blocks)),
+        ),
     )
 
 
@@ -187,12 +209,16 @@ def quadratic() -> Measurement:
     for T in (128, 1024, 16_384):
         pairs = config.n_layers * 4 * T * T * config.d_model  # scores and mixing: 2 T² d each
         parts[T] = pairs / forward_flops(config, T)
+    half = {"GPT-2 small": (config.d_model, 6), "Llama-3-8B": (PRESETS["llama-3-8b"].d_model, 6.5)}
     return Measurement(
-        measured="the quadratic part of the operations in GPT-2 small's blocks: "
-        + ", ".join(f"{100 * part:.0f}% at {T:,} tokens" for T, part in parts.items()),
+        measured=f"attention's scores and weighted sums are {parts[1024]:.0%} of the operations in GPT-2 small's "
+        f"blocks at 1,024 tokens, and {parts[16_384]:.0%} at 16,384",
         values=tuple(parts.values()),
         figures={"parts": list(parts.values())},
-        because="It depends on the length. In a block of 12 d² weights, as here, the fraction is T / (6 d + T): below "
-        "one half until T = 6 d, 4,608 tokens. Llama-3-8B's block has 13 d², and passes one half at 6.5 d, 26,624 "
-        "tokens.",
+        because="It depends on the length T. In a block of 12 d² weights, as here, the fraction is T / (6 d + T), so "
+        "it passes one half at T = 6 d. Llama-3-8B's block has 13 d², and passes it at 6.5 d.",
+        rows=(
+            ("where scores and sums are half", "d", "tokens"),
+            *((label, f"{d:,}", f"{int(times * d):,}") for label, (d, times) in half.items()),
+        ),
     )

@@ -108,15 +108,20 @@ def similar_words(size: Size) -> Measurement:
     longer = [mean_cosine(two_tables(RATES[-1], seed, 1.0, 4 * steps)[1], animals) for seed in SEEDS]
     small, large, late = map(statistics.fmean, (near[0.02], near[1.0], longer))
     return Measurement(
-        measured=f"after {steps:,} steps at the best learning rate of each, two animals have a mean cosine of "
-        f"{small:.1f} if the rows begin at 0.02, and of {large:.1f} if they begin at 1 (an animal and another word: "
-        f"{apart[0.02]:.1f} and {apart[1.0]:.1f}). The losses are {losses[0.02]:.1f} and {losses[1.0]:.1f}. With a "
-        f"learning rate of {RATES[-1]}, rows of 1 are at {late:.1f} after {4 * steps:,} steps",
+        measured=f"after {steps:,} steps, two animals have a mean cosine of {small:.1f} if the rows begin small, and "
+        f"of {large:.1f} if they begin large",
+        rows=(
+            ("rows begin at", "cosine of two animals", "animal and other word", "loss in nats"),
+            *(
+                (f"{std:g} ({steps:,} steps, best rate)", f"{mean:.1f}", f"{apart[std]:.1f}", f"{losses[std]:.1f}")
+                for std, mean in ((0.02, small), (1.0, large))
+            ),
+            (f"1 ({4 * steps:,} steps, rate {RATES[-1]})", f"{late:.1f}", "–", "–"),
+        ),
         values=near[1.0],
         figures={"small": near[0.02], "large": near[1.0], "longer": longer},
-        because="It depends on the initialization and on how far training goes. From small rows, animals become "
-        "similar at once. From large rows it takes longer, because many small steps have to overwrite the random "
-        "numbers.",
+        because="It depends on the initialization and on how far training goes. From large rows it takes longer, "
+        "because many small steps have to overwrite the random numbers.",
     )
 
 
@@ -205,10 +210,19 @@ def analogies() -> Measurement:
     counted = {name: statistics.fmean(shares[name] for shares in each) for name in trained}
     honest = [shares["all rows"] for shares in each]
     return Measurement(
-        measured=f"of {len(parallelograms())} analogies, the fourth word comes first in {tens(trained['all rows'])} "
-        f"among all rows of the trained table, in {tens(trained['inputs left out'])} with the inputs left out, in "
-        f"{tens(trained['no sum'])} without the sum; in counted tables in {tens(counted['all rows'])}, "
-        f"{tens(counted['inputs left out'])} and {tens(counted['no sum'])}",
+        measured=f"of {len(parallelograms())} analogies, the trained table solves {tens(trained['all rows'])} and "
+        f"counted tables solve {tens(counted['all rows'])}, if no row is left out of the search",
+        rows=(
+            ("fourth word comes first", "trained table", "counted tables"),
+            *(
+                (search, tens(trained[name]), tens(counted[name]))
+                for search, name in (
+                    ("among all rows", "all rows"),
+                    ("inputs left out", "inputs left out"),
+                    ("no sum: nearest to the first word", "no sum"),
+                )
+            ),
+        ),
         values=honest,
         figures={"trained": trained["all rows"], "counted": honest},
         because="It depends on the table, even in Tinytown, where gender, age and rank vary independently of each "
@@ -279,13 +293,17 @@ def tied_table() -> Measurement:
         [statistics.fmean(values[start::2]) for values in (like_input, like_output)] for start in (0, 1)
     )
     return Measurement(
-        measured=f"cosine of the tied table’s gradient with a separate input table’s: {untrained[0]:.1f} before "
-        f"training, {after[0]:.1f} after; with a separate output table’s: {untrained[1]:.1f} and {after[1]:.1f}. On "
-        f"average a story reaches {looked_up:.0%} of an input table’s rows and {scored:.0%} of an output table’s",
+        measured=f"after training, the tied table’s gradient has a cosine of {after[1]:.1f} with an output table’s "
+        f"gradient and of {after[0]:.1f} with an input table’s",
+        rows=(
+            ("gradient of a separate", "cosine before training", "cosine after", "rows that a story reaches"),
+            ("output table", f"{untrained[1]:.1f}", f"{after[1]:.1f}", f"{scored:.0%}"),
+            ("input table", f"{untrained[0]:.1f}", f"{after[0]:.1f}", f"{looked_up:.0%}"),
+        ),
         values=like_output,
         figures={"like_input": like_input, "like_output": like_output},
-        because="A look-up reaches only the rows that it copies. But every row computes a score, and every score "
-        "takes part in the softmax. A tied table gets the sum of both gradients.",
+        because="A tied table gets the sum of both gradients. A look-up reaches only the rows that it copies, but "
+        "every row computes a score, and every score takes part in the softmax.",
     )
 
 
@@ -338,12 +356,16 @@ def padding_row() -> Measurement:
             by_optimizer[name] = (table.weight[0] - value).abs().max().item()
     zero, filled = moved.values()
     return Measurement(
-        measured=f"in two steps a row of zeros moves by {zero['SGD']:.2f} under SGD and {zero['AdamW']:.2f} under "
-        f"AdamW, a row of ones by {filled['SGD']:.2f} and {filled['AdamW']:.2f}",
+        measured=f"in two steps of AdamW, a padding row of ones moves by {filled['AdamW']:.2f} and a row of zeros by "
+        f"{zero['AdamW']:.2f}",
+        rows=(
+            ("moved in two steps of", "row of zeros", "row of ones"),
+            *((name, f"{zero[name]:.2f}", f"{filled[name]:.2f}") for name in ("SGD", "AdamW")),
+        ),
         values=(*zero.values(), *filled.values()),
         figures={"zero": zero, "filled": filled},
-        because="It depends on the row's value and on the optimizer. The row gets no gradient, but AdamW's weight "
-        "decay needs none: it pulls every row towards zero. The default row is zero already.",
+        because="It depends on the row’s value and on the optimizer. The row gets no gradient, but AdamW’s weight "
+        "decay needs none: it pulls every row towards zero, where the default row already is.",
     )
 
 
@@ -408,14 +430,18 @@ def times_root_d(size: Size) -> Measurement:
     best = {name: at_best_rate(partial(train, ratio=ratio), RATES, SEEDS) for name, ratio in ratios.items()}
     costs = [without - with_it for without, with_it in zip(best["without"].losses, best["with"].losses)]
     grown = statistics.fmean(end for _, end in best["without"].results)
+    cost = round(statistics.fmean(costs), 1) + 0
     slow = best["without"].tried[RATES[0]] - best["with"].tried[RATES[0]]
     return Measurement(
-        measured=f"tokens (here letters) begin at {ratios['without']:.2f} times the size of their positions without "
-        f"the factor, and at {ratios['with']:.1f} times with it; training raises the {ratios['without']:.2f} to "
-        f"{grown:.0f}. Without the factor the loss ends {round(statistics.fmean(costs), 1) + 0:.1f} nats higher if "
-        f"each model has its best learning rate, and {round(slow, 1) + 0:.1f} higher if both have {RATES[0]}",
+        measured=f"without the factor, tokens grow in training from {ratios['without']:.2f} to {grown:.0f} times the "
+        f"size of their positions, and the loss ends {cost:.1f} nats per letter higher",
+        rows=(
+            ("learning rate", "loss without the factor, minus loss with it"),
+            ("the best for each", f"{cost:.1f}"),
+            (f"{RATES[0]} for both", f"{round(slow, 1) + 0:.1f}"),
+        ),
         values=costs,
         figures={"costs": costs},
-        because="Nothing is lost: training enlarges small rows within its first steps, as fast as the learning rate "
-        "allows. It takes noticeably longer only if the rate is too low.",
+        because="Nothing is lost: training enlarges the small rows. The missing factor costs something only if the "
+        "learning rate is too low.",
     )

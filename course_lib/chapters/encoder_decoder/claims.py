@@ -127,10 +127,6 @@ def _shares(found: list[tuple[str, float]]) -> dict[str, float]:
     return {kind: statistics.fmean(value for name, value in found if name == kind) for kind in kinds}
 
 
-def _said(shares: dict[str, float], *kinds: str) -> str:
-    return ", ".join(f"{kind} {shares[kind]:.0%}" for kind in kinds)
-
-
 def aligning_head(model: EncoderDecoder, tokenizer: WordTokenizer) -> int:
     """Return the head that looks most often at the translated word, found on separate sentences."""
     found = looked_at(model, tokenizer, HELD_OUT_SEED - 1, 100)
@@ -173,17 +169,21 @@ def alignment(size: Size) -> Measurement:
         words = [(kind, hit[head].item()) for kind, hit, *_ in looked_at(model, tokenizer, HELD_OUT_SEED)]
         aligned.append(statistics.fmean(hit for _, hit in words))
         if model is shipped:
-            by_kind = _said(_shares(words), "nouns", "adjectives", "articles", "auxiliaries")
+            by_kind = _shares(words)
     pairs = TinytownPairs(HELD_OUT_SEED)
     same = [i == j for english, _ in pairs.sample(200) for i, j in pairs.alignment(english)]
     return Measurement(
-        measured=f"The best head of the course's translator looks most at the translated word for {aligned[0]:.0%} "
-        f"of the French words ({by_kind}); in three more translators it is {_tenths(aligned[1:])}. Always "
-        f"looking at the English word in the same position would be right for {statistics.fmean(same):.0%}.",
+        measured=f"the best head of the course's translator looks most at the translated word for {aligned[0]:.0%} of "
+        f"the French words; in three other translators it does so for {_tenths(aligned[1:])}",
         values=aligned,
         figures={"aligned": aligned},
         because="It depends on the word and on the training run. An auxiliary (a, ont) often has no separate "
         "English word, and in some runs two heads share the work.",
+        rows=(
+            ("French words of the course's translator", "most weight on the translated word"),
+            *((kind, f"{by_kind[kind]:.0%}") for kind in ("nouns", "adjectives", "articles", "auxiliaries")),
+            ("all, if it looked at the same position", f"{statistics.fmean(same):.0%}"),
+        ),
     )
 
 
@@ -260,24 +260,24 @@ def heads(size: Size) -> Measurement:
     tokenizer = TinytownPairs().tokenizer()
     models = [model for _, model in trained_translators(size.steps(STEPS)).results]
     lost = [lost_without_heads(model, tokenizer) for model in models]
-    said = (
-        f"{kind.capitalize()}: {_tenths([each[kind][0] for each in lost])} without one head, "
-        f"{_tenths([each[kind][1] for each in lost])} without all."
-        for kind in ATTENTIONS
-    )
+    rows = [
+        (where, *(_tenths([each[kind][i] for each in lost]).removeprefix("about ") for i in (0, 1)))
+        for kind, where in zip(ATTENTIONS, ("encoder's self-attention", "decoder's self-attention", "cross-attention"))
+    ]
     between = [each["between the two"][0] for each in lost]
     of_self = [[each[kind] for kind in ("encoder", "decoder")] for each in lost]
     return Measurement(
-        measured="Of the words that three full translators get right, these fractions go wrong when heads are "
-        f"removed. {' '.join(said)}",
+        measured=f"without one head of the cross-attention {_tenths(between)} of the words go wrong; without a whole "
+        f"self-attention, {_tenths([each[kind][1] for each in lost for kind in ('encoder', 'decoder')])} do",
         values=between,
         figures={
             "between": between,
             "self_attention": [max(one for one, _ in pair) for pair in of_self],
             "all_of_self": [min(whole for _, whole in pair) for pair in of_self],
         },
-        because="A head between the two stacks is needed most here. But this language is so simple that a "
-        "self-attention is hardly needed as a whole, so its heads say little about large translators.",
+        because="A head of the cross-attention is needed most here. But this language is so simple that a whole "
+        "self-attention is hardly needed, so its heads say little about large translators.",
+        rows=(("words that go wrong, to the nearest 10%", "without one head", "without all"), *rows),
     )
 
 
@@ -380,16 +380,22 @@ def padding(size: Size) -> Measurement:
     )
     causal = max(causal_changes(*load_pretrained("tinytown"), seed) for seed in HELD_OUT)
     return Measurement(
-        measured=f"Short sentences that are translated exactly: {alone:.0%} alone, {masked:.0%} padded with the mask, "
-        f"{statistics.fmean(unmasked):.0%} padded without it, and {accustomed:.0%} without it after {steps} more "
-        f"steps of training without it. Padding after a causal decoder's texts changes {causal:.0%} of its guesses.",
+        measured=f"without the mask {statistics.fmean(unmasked):.0%} of the padded short sentences are translated "
+        f"exactly; after {steps} more training steps without it, {accustomed:.0%} are",
         values=unmasked,
         figures={
             "alone": alone, "masked": masked, "unmasked": statistics.fmean(unmasked), "accustomed": accustomed,
             "causal": causal,
         },
         because="It depends on the training and on the attention. A translator that always had the mask needs it. One "
-        "that was trained without a mask ignores the padding, and a causal decoder does not see what comes later.",
+        "that was trained without it ignores the padding. A causal decoder does not see padding at the end of a text.",
+        rows=(
+            ("short sentences translated exactly", "fraction"),
+            ("alone", f"{alone:.0%}"),
+            ("padded, with the mask", f"{masked:.0%}"),
+            ("padded, without the mask", f"{statistics.fmean(unmasked):.0%}"),
+            ("the same, after more training without it", f"{accustomed:.0%}"),
+        ),
     )  # fmt: skip
 
 
@@ -521,12 +527,12 @@ def both_sides(size: Size) -> Measurement:
     )
     said = [f"{statistics.fmean(shares):.0%}" for shares in (both, left, scored)]
     return Measurement(
-        measured=f"Hidden words guessed correctly: {said[0]} by the encoder from both sides; {said[1]} by the decoder "
-        f"from the left, and {said[2]} if it scores the whole sentence.",
+        measured=f"the encoder guesses {said[0]} of the hidden words from both sides; the decoder guesses {said[1]} "
+        f"from the left, and {said[2]} if it scores the whole sentence",
         values=[one - other for one, other in zip(both, left)],
         figures={"both": list(both), "left": list(left), "scored": list(scored)},
-        because="It depends on how the decoder is asked. The words after a blank often decide it. A decoder can use "
-        "them, with one pass per candidate. After four times the steps the encoder has caught up with this decoder.",
+        because="It depends on how the decoder is asked. The words after a blank often decide it. A decoder that "
+        "scores sentences uses them as well. After four times the steps the encoder has caught up with it.",
     )
 
 
@@ -607,11 +613,11 @@ def decoder_alone(size: Size) -> Measurement:
     both, *others = (best[arm].losses for arm in best)
     gaps = [[alone - one for alone, one in zip(losses, both)] for losses in others]
     return Measurement(
-        measured=f"Held-out loss after {steps} steps of the encoder–decoder: {best['encoder–decoder'].mean:.1f} nats "
-        f"per token; after equal work {best['same cost'].mean:.1f} for a decoder of the same cost per pair, and "
-        f"{best['same size'].mean:.1f} for one of the same size.",
+        measured="after equal work the encoder–decoder's held-out loss is "
+        f"{best['encoder–decoder'].mean:.1f} nats per token; a decoder of the same cost reaches "
+        f"{best['same cost'].mean:.1f}, and one of the same size {best['same size'].mean:.1f}",
         values=gaps[0],
         figures={"same_cost": gaps[0], "same_size": gaps[1]},
-        because="After 120 steps the order depends on how the work is made equal; after 480 all three are near 0. The "
-        "claim is about pretrained models over a thousand times larger, and these runs cannot decide it.",
+        because="Early on, the order depends on how the work is made equal. After four times the steps all three are "
+        "near 0. The claim is about pretrained models over a thousand times larger.",
     )

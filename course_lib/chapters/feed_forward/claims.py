@@ -145,10 +145,12 @@ def width(size: Size) -> Measurement:
     }
     means = [each.mean for each in best.values()]
     apart = max(means) / min(means) - 1
-    losses = ", ".join(f"{each.mean:.2f} at {times}×" for times, each in best.items())
     return Measurement(
-        measured=f"equally many weights: {losses} (nats per letter); the best and the worst are {100 * apart:.0f}% "
-        "apart",
+        measured=f"with equally many weights, the worst of three shapes has a loss {100 * apart:.0f}% above the lowest",
+        rows=(
+            ("d_ff over d_model", "nats per letter"),
+            *((f"about {times}", f"{each.mean:.2f}") for times, each in best.items()),
+        ),
         values=best[13].losses,
         figures={"apart": apart},
         because="In so small a model every feature and every unit counts. The paper varied the ratio in models of "
@@ -200,12 +202,17 @@ def nonlinearity(size: Size) -> Measurement:
         {steps: best_speller(steps=steps, n_layers=n_layers, prepare=leave_feed_forward_out) for steps in (early, late)}
         for n_layers in (1, 2)
     )
-    told = "; ".join(f"after {n} steps {one[n].mean:.1f} with one layer, {two[n].mean:.1f} with two" for n in one)
+    gains = {steps: one[steps].mean - two[steps].mean for steps in one}
     return Measurement(
-        measured=f"without a feed-forward network, nats per letter: {told}",
+        measured="without feed-forward networks, a second attention layer lowers the loss by "
+        f"{gains[early]:.1f} nats per letter after {early} steps and by {gains[late]:.1f} after {late}",
+        rows=(
+            ("nats per letter", "one layer", "two layers"),
+            *((f"after {n} steps", f"{one[n].mean:.1f}", f"{two[n].mean:.1f}") for n in one),
+        ),
         values=[single - double for single, double in zip(one[late].losses, two[late].losses)],
-        figures={"gain_early": one[early].mean - two[early].mean, "gain_late": one[late].mean - two[late].mean},
-        because="It depends on the length of the training. The weights of the second layer depend on what the first "
+        figures={"gain_early": gains[early], "gain_late": gains[late]},
+        because="It depends on the length of the training. The attention of the second layer depends on what the first "
         "has fetched, so two layers can do more than one, but they need many steps to learn to use that.",
     )
 
@@ -235,12 +242,12 @@ def swiglu_size() -> Measurement:
     d_model = 4096
     by_rule, equal = (3 * d_model * d_ff / _parameters_of_two(d_model) for d_ff in (swiglu_width(d_model), 4 * d_model))
     return Measurement(
-        measured=f"{by_rule:.2f} times the parameters at LLaMA's width ({swiglu_width(d_model):,}), "
-        f"{equal:.2f} times at equal width",
+        measured=f"SwiGLU has {by_rule:.2f} times the parameters of a standard network at LLaMA’s width, two thirds of "
+        f"the standard one, and {equal:.2f} times at equal width",
         values=(by_rule, equal),
         figures={},
-        because="Three matrices instead of two have 1.5 times the weights at the same width, and the same number of "
-        "weights at two thirds of it. Not every model follows the rule: Llama 3 8B uses 14,336 units.",
+        because="Three matrices of two thirds of the width have as many weights as two of the full width. Not every "
+        "model follows the rule: Llama 3 8B uses 14,336 units.",
     )
 
 
@@ -283,7 +290,8 @@ def swiglu_quality(size: Size) -> Measurement:
     )
     lead = [min(others) - own for *others, own in zip(relu.losses, gelu.losses, swiglu.losses)]
     return Measurement(
-        measured=f"nats per letter: ReLU {relu.mean:.2f}, GELU {gelu.mean:.2f}, SwiGLU {swiglu.mean:.2f}",
+        measured=f"the mean loss is {swiglu.mean:.2f} nats per letter with SwiGLU, {relu.mean:.2f} with ReLU and "
+        f"{gelu.mean:.2f} with GELU",
         values=swiglu.losses,
         figures={"lead": lead},
         because="In this small model SwiGLU has the highest loss when training starts from GPT-2's small initial "
@@ -431,13 +439,10 @@ def capitals() -> Measurement:
     model, tokenizer = load_pretrained("tinytown")
     lost, others_kept = zip(*(without_its_units(model, tokenizer, criterion) for criterion in CRITERIA))
     random_kept = fmean(kept_without_random_units(model, tokenizer, seed) for seed in SEEDS)
-    told = "; ".join(
-        f"{criterion}: {round(len(CAPITALS) * gone)} of {len(CAPITALS)}, {100 * kept:.0f}%"
-        for criterion, gone, kept in zip(CRITERIA, lost, others_kept)
-    )
     return Measurement(
-        measured=f"capitals lost (p below {LOST_BELOW}) and others kept, with {UNITS_REMOVED} units removed, chosen by "
-        f"{told}; with random units {100 * random_kept:.0f}% of all are kept",
+        measured=f"removing a capital’s units loses it in {round(len(CAPITALS) * min(lost))} of {len(CAPITALS)} cases "
+        f"by every criterion and keeps {100 * min(others_kept):.0f}% to {100 * max(others_kept):.0f}% of the others; "
+        f"removing random units keeps {100 * random_kept:.0f}%",
         values=others_kept,
         figures={"lost": list(lost), "others_kept": list(others_kept), "random_kept": random_kept},
         because="It depends on the criterion. Units chosen by the capital's own logit include those that raise every "
@@ -497,9 +502,10 @@ def facts() -> Measurement:
         fmean(carried(model, tokenizer, f"blocks.{layer}.feed_forward", apart) for apart in (1, 5, 9))
         for layer in range(model.config.n_layers)
     ]
-    told = ", ".join(f"layer {layer} {100 * share:.0f}%" for layer, share in enumerate(by_layer))
+    first, *later = by_layer
     return Measurement(
-        measured=f"of a change of country the feed-forward networks carry: {told}",
+        measured=f"the first feed-forward network carries {100 * first:.0f}% of a change of country, and each later "
+        f"one at most {100 * max(later):.0f}%",
         values=by_layer,
         figures={"by_layer": by_layer},
         because="A feed-forward network does carry the fact. Which layer carries it depends on the model: in this "
@@ -545,8 +551,8 @@ def facts_elsewhere(size: Size) -> Measurement:
 
     attention, feed_forward = recalled("attention"), recalled("feed_forward")
     return Measurement(
-        measured=f"of 150 random facts attention recalls {100 * fmean(attention):.0f}%, feed-forward networks "
-        f"{100 * fmean(feed_forward):.0f}% (2% by chance)",
+        measured=f"attention recalls {100 * fmean(attention):.0f}% of 150 random facts and feed-forward networks "
+        f"{100 * fmean(feed_forward):.0f}%, where guessing gives 2%",
         values=attention,
         figures={"attention": attention, "feed_forward": feed_forward},
         because="Any matrix that is trained can hold facts. Which part a model uses is one question; which part could "

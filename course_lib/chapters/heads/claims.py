@@ -55,6 +55,10 @@ def parameters_verdict(shared_grows: bool, fixed_grows: bool) -> str:
     return "confirmed" if all(grows) else "depends" if any(grows) else "refuted"
 
 
+def _as_many(counts: Sequence[int]) -> str:
+    return "as many" if counts[-1] == counts[0] else f"{counts[-1] / counts[0]:.0f} times as many"
+
+
 @experiment(
     "heads.parameters",
     claim="Adding more heads will add more parameters.",
@@ -74,9 +78,15 @@ def parameters() -> Measurement:
     heads = (1, 2, 4, 8, 16, 32, 64)
     shared = [sum(each.numel() for each in MultiHeadAttention(768, n_heads).parameters()) for n_heads in heads]
     fixed = [attention_parameters(n_heads, d_head=64) for n_heads in heads]
+    shown = [heads.index(n_heads) for n_heads in (1, 8, 64)]
     return Measurement(
-        measured=f"1 head and 64: {shared[0]:,} and {shared[-1]:,} parameters if they share 768 features, "
-        f"{fixed[0]:,} and {fixed[-1]:,} if each has 64 of its own",
+        measured=f"64 heads have {_as_many(shared)} parameters as one if they share 768 features, and "
+        f"{_as_many(fixed)} if each has 64 features of its own",
+        rows=(
+            ("parameters", "1 head", "8 heads", "64 heads"),
+            ("the heads share 768 features", *(f"{shared[index]:,}" for index in shown)),
+            ("each has 64 features", *(f"{fixed[index]:,}" for index in shown)),
+        ),
         values=tuple(map(float, shared)),
         figures={"shared_grows": shared[-1] > shared[0], "fixed_grows": fixed[-1] > fixed[0]},
         because="In the paper and in PyTorch the heads share d_model: with twice the heads, each is half as wide. Only "
@@ -124,8 +134,8 @@ def input_slice() -> Measurement:
                 before, after = (split_heads(each @ W_Q.T, 8)[:, 0] for each in (x, outside))  # (B, T, D)
                 found.append(((after - before).norm() / before.norm()).item())
     return Measurement(
-        measured=f"when the other features are sampled again, head 0's query moves by {min(moved):.1f} times its own "
-        f"length ({max(chunked):.1f} if W_Q read chunks)",
+        measured="when the features outside its chunk are sampled again, head 0's query moves by "
+        f"{min(moved):.1f} times its own length; if W_Q read chunks, it would move by {max(chunked):.1f}",
         values=tuple(moved),
         figures={"moved": moved, "chunked": chunked},
         because="W_Q comes before the split: each head reads all features of a token and writes its own slice. The "
@@ -169,8 +179,13 @@ def time_by_heads() -> Measurement:
             ratios[way] = [eight / one, many / one]
     (kept_eight, kept_many), (eight, many) = ratios.values()
     return Measurement(
-        measured=f"256 tokens, d_model = 512: with the weights kept, 8 heads take {kept_eight:.1f} times and 64 heads "
-        f"{kept_many:.1f} times as long as one; fused, {eight:.1f} and {many:.1f} times",
+        measured=f"8 heads take at most {max(kept_eight, eight):.1f} times as long as one head, and 64 heads take "
+        f"{min(kept_many, many):.1f} to {max(kept_many, many):.1f} times as long",
+        rows=(
+            ("time relative to one head (256 tokens, d_model = 512)", "8 heads", "64 heads"),
+            ("with the weights kept", f"{kept_eight:.1f}", f"{kept_many:.1f}"),
+            ("fused kernel", f"{eight:.1f}", f"{many:.1f}"),
+        ),
         values=tuple(ratio for both in ratios.values() for ratio in both),
         figures=dict(zip(("kept", "fused"), ratios.values())),
         because="It depends on how many heads there are and on the kernel. The multiplications stay the same, but "
@@ -470,9 +485,15 @@ def removal() -> Measurement:
     _, gentler = unharmed(removal_costs(mean=True)[0])
     heads = removal_costs()[0][..., 0].numel()
     return Measurement(
-        measured=f"{_span(by_loss)} of {heads} heads, if a tenth of the loss over whole stories counts as harm; "
-        f"{_span(strictly)} if a hundredth does; {_span(by_both)} if the answers to every kind of question count as "
-        f"well ({gentler} if a removed head gives its average result instead of zeros)",
+        measured=f"{_span(by_loss)} of {heads} heads can be removed if only the loss over whole stories counts, and "
+        f"{_span(by_both)} if the answers to every kind of question count as well",
+        rows=(
+            ("what counts as harm", f"removable heads of {heads}"),
+            ("a tenth of the loss over stories", _span(by_loss)),
+            ("a hundredth of the loss over stories", _span(strictly)),
+            ("a tenth, or worse answers to some kind of question", _span(by_both)),
+            ("the same, with the head's average result instead of zeros", f"{gentler}"),
+        ),
         values=tuple(each / heads for each in by_both),
         figures={"by_loss": list(by_loss), "by_both": list(by_both), "strictly": strictly, "heads": heads},
         because="It depends on what counts as performance. An average hides what a head is for: removing some heads "
@@ -546,13 +567,17 @@ def looking() -> Measurement:
         confident.append(needed[sure].float().mean().item())
         others.append(needed[~sure].float().mean().item())
         above.append(needed[1:][~sure[1:]].float().mean().item())
-    most = head_confidence()
-    layer, head = divmod(int(most.argmax()), most.shape[1])
+    needed_of = [f"{sum(each) / len(SEEDS):.0%}" for each in (confident, others, above)]
     return Measurement(
-        measured=f"in one model, {sum(confident) / len(SEEDS):.0%} of the {sure.sum()} confident heads are needed, and "
-        f"on average {sum(others) / len(SEEDS):.0%} of the other {(~sure).sum()} ({sum(above) / len(SEEDS):.0%} of "
-        f"those above layer 0); the most confident one, head {layer}.{head} ({most.max():.2f}), can be removed at no "
-        "cost",
+        measured=f"in this model {needed_of[0]} of the {sure.sum()} confident heads are needed, and {needed_of[1]} of "
+        f"the other {(~sure).sum()}",
+        rows=(
+            ("heads", "largest weight, on average", "needed"),
+            *(
+                (name, f"{CONFIDENT} or less" if name.startswith("other") else f"above {CONFIDENT}", part)
+                for name, part in zip(("confident", "other", "other, above layer 0"), needed_of)
+            ),
+        ),
         values=tuple(confident),
         figures={"confident": confident, "others": others, "above": above},
         because="A large weight shows where a head reads; removing the head shows whether the model needs it. Voita et "
@@ -637,8 +662,8 @@ def specialise() -> Measurement:
     pairs = [dissociations(removal_costs(seed)[0][..., 1:]) for seed in SEEDS]
     always = set.intersection(*map(set, pairs))
     return Measurement(
-        measured=f"for every seed the same {len(always)} pairs of heads of one layer: each head is needed for a kind "
-        "of question that its partner is not needed for",
+        measured=f"in {len(always)} pairs of heads of one layer, the same for every seed, each head is needed for a "
+        "kind of question for which the other is not needed",
         values=tuple(float(len(each)) for each in pairs),
         figures={"pairs": [len(each) for each in pairs], "always": len(always)},
         because="Removing one head costs one kind of answer, and removing another head of its layer costs another "
@@ -719,9 +744,9 @@ def copying() -> Measurement:
         leads = [(each.gather(1, new[:, None]) - each.gather(1, listed[:, 1:2])).mean() for each in (by_head, whole)]
         carried.append((leads[0] / leads[1]).item())
     return Measurement(
-        measured=f"anna says tom's third word, then his first: the model continues with the third in "
-        f"{sum(ordinal) / len(SEEDS):.0%}, with what followed the first in {sum(induction) / len(SEEDS):.0%}; layer "
-        f"{COPIER[0]}, head {COPIER[1]} carries {sum(carried) / len(SEEDS):.0%} of an exchanged word",
+        measured=f"where the rules disagree, the model copies by counting in {sum(ordinal) / len(SEEDS):.0%} of the "
+        f"texts and by induction in {sum(induction) / len(SEEDS):.0%}; head {COPIER[0]}.{COPIER[1]} carries "
+        f"{sum(carried) / len(SEEDS):.0%} of the effect of an exchanged word",
         values=tuple(induction),
         figures={"induction": induction, "ordinal": ordinal},
         because="It depends on the training text. Tinytown's lists always come in order, so counting is enough, and "
@@ -930,10 +955,14 @@ def induction(size: Size) -> Measurement:
     forms = [[followed > 0.5 and moves > 0.9 for _, followed, moves in runs] for runs in kinds.values()]
     losses = {kind: sum(loss for loss, *_ in runs) / len(SEEDS) for kind, runs in kinds.items()}
     return Measurement(
-        measured="an induction head forms in "
-        + ", ".join(
-            f"{sum(formed)} of {len(SEEDS)} with {kind} (loss {loss:.1f})"
-            for formed, (kind, loss) in zip(forms, losses.items())
+        measured="an induction head forms in {} of {} runs with one plain layer, in {} with two, and in {} with one "
+        "layer with smeared keys".format(sum(forms[0]), len(SEEDS), *map(sum, forms[1:])),
+        rows=(
+            ("model", "runs with an induction head", "loss on repeated tokens, in nats"),
+            *(
+                (kind, f"{sum(formed)} of {len(SEEDS)}", f"{loss:.1f}")
+                for formed, (kind, loss) in zip(forms, losses.items())
+            ),
         ),
         values=[moves for *_, moves in kinds["two plain layers"]],
         figures=dict(zip(("plain_one", "plain_two", "smeared_one"), forms)),
@@ -977,6 +1006,11 @@ def how_many_verdict(one: list[float], sixteen: list[float]) -> str:
     return "confirmed" if all(higher) else "depends" if any(higher) else "not at this size"
 
 
+def _apart(differences: Sequence[float]) -> str:
+    mean = sum(differences) / len(differences)
+    return f"{abs(mean):.2f} nats {'above' if mean > 0 else 'below'}"
+
+
 @experiment(
     "heads.how_many",
     claim="While single-head attention is 0.9 BLEU worse than the best setting, quality also drops off with too many "
@@ -1003,8 +1037,14 @@ def how_many(size: Size) -> Measurement:
     four = losses(4)
     one, sixteen = ([other - each for other, each in zip(losses(n_heads), four)] for n_heads in (1, 16))
     return Measurement(
-        measured=f"d_model = 32, nats above 4 heads: 1 head {min(one):+.2f} to {max(one):+.2f}, 16 heads "
-        f"{min(sixteen):+.2f} to {max(sixteen):+.2f}",
+        measured=f"on average 16 heads end {_apart(sixteen)} the loss of 4 heads, and one head ends {_apart(one)} it",
+        rows=(
+            ("loss minus that of 4 heads, in nats", "lowest of the seeds", "highest of the seeds"),
+            *(
+                (name, f"{min(each):+.2f}", f"{max(each):+.2f}")
+                for name, each in (("1 head", one), ("16 heads", sixteen))
+            ),
+        ),
         values=tuple(sixteen),
         figures={"one": one, "sixteen": sixteen},
         because="It depends on the number of heads and on the length of training: after four times the steps, 16 heads "

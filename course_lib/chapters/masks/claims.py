@@ -93,8 +93,8 @@ def leak() -> Measurement:
         own.append(its_own)
         unmasked.append(moved_by_a_change(without_mask(small_decoder(seed)))[0])
     return Measurement(
-        measured=f"changing a token moves earlier outputs by {max(masked):.1f} with the mask and by as much as "
-        f"{max(unmasked):.1f} without it; the output at the token itself always moves, by {min(own):.1f} or more",
+        measured=f"changing a token moves earlier outputs by {max(masked):.1f} with the mask, and by as much as "
+        f"{max(unmasked):.1f} without it",
         values=[round(each, 4) for each in masked],
         figures={"masked": round(max(masked), 4), "own": min(own), "unmasked": min(unmasked)},
         because="A weight of exactly 0 lets nothing through, in any layer, so no path leads from a later token to an "
@@ -214,10 +214,8 @@ def cheating(size: Size) -> Measurement:
     uniform = math.log(len(WordTokenizer()))
     seen, at_inference = best[UNMASKED].mean, {kind: statistics.fmean(used[kind]) for kind in kinds}
     return Measurement(
-        measured=f"loss in nats per word without a mask: {seen:.1f} in training, {at_inference[UNMASKED]:.0f} at "
-        f"inference, and {at_inference[NEVER_ASKED]:.0f} at inference if the last position of each row did not count "
-        f"in training; with a mask {best[MASKED].mean:.1f} and {at_inference[MASKED]:.1f}; word frequencies give "
-        f"{loss_of_word_frequencies():.1f}, a uniform guess {uniform:.1f}",
+        measured=f"without a mask the loss is {seen:.1f} nats per word in training but {at_inference[UNMASKED]:.0f} at "
+        f"inference; with a mask it is {best[MASKED].mean:.1f} and {at_inference[MASKED]:.1f}",
         values=used[UNMASKED],
         figures={
             "cheats": max(best[UNMASKED].losses) < min(best[MASKED].losses) / 2,
@@ -225,6 +223,14 @@ def cheating(size: Size) -> Measurement:
             "never_asked": used[NEVER_ASKED],
             "uniform": uniform,
         },
+        rows=(
+            ("loss in nats per word", "at inference"),
+            ("with a causal mask", f"{at_inference[MASKED]:.1f}"),
+            ("word frequencies, no text read", f"{loss_of_word_frequencies():.1f}"),
+            ("without a mask", f"{at_inference[UNMASKED]:.0f}"),
+            ("a uniform guess", f"{uniform:.1f}"),
+            ("without a mask, last positions not counted", f"{at_inference[NEVER_ASKED]:.0f}"),
+        ),
         because="It depends on the last position of each row. At all others the model learns to read the next word one "
         "position to the right. Only the last positions teach it something for inference.",
     )
@@ -281,11 +287,14 @@ def empty_row() -> Measurement:
     formats = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     fits = {name: all(can_hold(value, dtype) for value in (-1e6, -1e9)) for name, dtype in formats.items()}
     return Measurement(
-        measured=f"rows with a visible key differ by {max(apart):.1g} from those with −∞; a row without any puts "
-        f"{100 * max(on_hidden):.0f}% of its weight on hidden keys; {' and '.join(n for n, f in fits.items() if f)} "
-        f"can hold −1e6 and −1e9, {' and '.join(n for n, f in fits.items() if not f) or 'none'} cannot",
+        measured=f"rows with a visible key differ by {max(apart):.1g} from those with −∞, but a row without one puts "
+        f"{100 * max(on_hidden):.0f}% of its weight on hidden keys",
         values=on_hidden,
         figures={"apart": max(apart), "on_hidden": max(on_hidden), "fits": list(fits.values())},
+        rows=(
+            ("number format", "can hold −1e6 and −1e9"),
+            *((name, "yes" if fit else "no") for name, fit in fits.items()),
+        ),
         because="It depends on the row and on the number format. In a row without a visible key the weight goes to "
         "hidden keys, and −∞ gives NaN. The format's lowest number, torch.finfo(dtype).min, always fits.",
     )

@@ -126,19 +126,25 @@ def depth() -> Measurement:
         for norm, initialization in product((None, "pre"), INITIALIZATIONS)
     }
     mild, wild = (statistics.median(run[-1] / run[0] for run in runs[None, each]) for each in INITIALIZATIONS)
+    ratios = {arm: [evenness(run) for run in each] for arm, each in runs.items()}
     without, with_norms = (
-        [evenness(run) for each in INITIALIZATIONS for run in runs[norm, each]] for norm in (None, "pre")
+        [each for start in INITIALIZATIONS for each in ratios[norm, start]] for norm in (None, "pre")
     )
+    spans = {arm: f"{min(each):.1f}–{max(each):.1f}" for arm, each in ratios.items()}
+    late = f"growth of blocks {DEPTH // 2 + 1}–{DEPTH} over that of 1–{DEPTH // 2}, in logarithms"
     return Measurement(
-        measured=f"over {DEPTH} untrained blocks: {mild:.0f} times with PyTorch's initialization, {wild:.0e} times "
-        f"with Xavier's; {mild ** (1 / DEPTH):.2f} and {wild ** (1 / DEPTH):.1f} times per block; in logarithms, "
-        f"blocks {DEPTH // 2 + 1}–{DEPTH} grow {min(without):.1f}–{max(without):.1f} times as much as blocks "
-        f"1–{DEPTH // 2} (1 = exponential, less = slower), with pre-norm {min(with_norms):.1f}–{max(with_norms):.1f}",
+        measured=f"without norms, each of {DEPTH} untrained blocks multiplies the values by about "
+        f"{mild ** (1 / DEPTH):.2f} from PyTorch’s weights and by {wild ** (1 / DEPTH):.1f} from Xavier’s",
+        rows=(
+            ("untrained blocks", "PyTorch’s weights", "Xavier’s weights"),
+            (f"growth over {DEPTH} blocks", f"{mild:.0f}×", f"{wild:.0e}×"),
+            (late, *(spans[None, each] for each in INITIALIZATIONS)),
+            ("the same ratio with pre-norm", *(spans["pre", each] for each in INITIALIZATIONS)),
+        ),
         values=without,
         figures={"without": without, "with_norms": with_norms},
-        because="The output of a block is about proportional to its input, so each block multiplies; with PyTorch's "
-        "weights, late blocks multiply more. The initial weights set the factor, and small differences in the factor "
-        "become huge.",
+        because="A block’s output is about proportional to its input, so each multiplies by a factor that the initial "
+        "weights set. A ratio of 1 is exponential growth, less is slower; above 1, late blocks multiply more.",
     )
 
 
@@ -175,8 +181,9 @@ def any_depth() -> Measurement:
     )
     after = (10, 25, DEPTH)
     return Measurement(
-        measured=f"standard deviation after {DEPTH} untrained blocks: {fmean(run[-1] for run in post):.1f} with "
-        f"post-norm, about {fmean(run[-1] for run in pre):.0f} with pre-norm",
+        measured=f"after {DEPTH} untrained blocks the stream has a standard deviation of "
+        f"{fmean(run[-1] for run in post):.1f} with post-norm and about {fmean(run[-1] for run in pre):.0f} with "
+        "pre-norm",
         values=[run[-1] for run in pre],
         figures={
             "within_bounds": all(1 + n / 2 <= run[n] ** 2 <= 1 + 3 * n / 2 for run in pre for n in after),
@@ -253,8 +260,8 @@ def needed(size: Size) -> Measurement:
     arm = partial(best_speller, steps=size.steps(STEPS), d_model=size.width(32))
     norms, none, larger = (arm(prepare=prepare) for prepare in (None, leave_norms_out, no_norms_larger_table))
     return Measurement(
-        measured=f"nats per letter after {size.steps(STEPS)} steps: {norms.mean:.1f} with norms, {none.mean:.1f} "
-        f"without, {larger.mean:.1f} without and with a token table that starts ten times as large",
+        measured=f"after {size.steps(STEPS)} steps the loss is {norms.mean:.1f} nats per letter with norms, "
+        f"{none.mean:.1f} without, and {larger.mean:.1f} without from a token table ten times as large",
         values=[without - with_norms for without, with_norms in zip(none.losses, norms.losses)],
         figures={"behind": none.mean - norms.mean, "behind_with_larger_table": larger.mean - norms.mean},
         because="It depends on the size of the initial token table. Norms scale small numbers up; if the table starts "
@@ -285,12 +292,12 @@ def rms_quality(size: Size) -> Measurement:
     layer, rms = arm(prepare=None), arm(prepare=None, norm="rms")
     behind = [with_rms - with_layer for with_rms, with_layer in zip(rms.losses, layer.losses)]
     return Measurement(
-        measured=f"RMSNorm’s loss minus LayerNorm’s, nats per letter: {_signed(fmean(behind))} on average, "
-        f"{_signed(min(behind))} to {_signed(max(behind))} by seed",
+        measured=f"RMSNorm’s loss differs from LayerNorm’s by {_signed(fmean(behind))} nats per letter on average, and "
+        f"by {_signed(min(behind))} to {_signed(max(behind))} for single seeds",
         values=behind,
         figures={"behind": behind},
-        because="On average the loss is a few hundredths of a nat higher here when the mean is no longer subtracted. "
-        "From one seed to another the difference varies by more than that, so these models cannot decide.",
+        because="On average the loss is slightly higher when the mean is no longer subtracted. But the difference "
+        "varies more than that from one seed to another, so these models cannot decide.",
     )
 
 
@@ -378,8 +385,8 @@ def deep_blocks(size: Size) -> Measurement:
         for position, prepare in (("pre", None), ("post", None), ("pre", scale_norms))
     )
     return Measurement(
-        measured=f"of the cost of removing single blocks, the deeper half accounts for {100 * fmean(pre):.0f}% "
-        f"with pre-norm, {100 * fmean(scaled):.0f}% with scaled norms and {100 * fmean(post):.0f}% with post-norm",
+        measured=f"the later half of the blocks accounts for {100 * fmean(pre):.0f}% of what removals cost with "
+        f"pre-norm, {100 * fmean(scaled):.0f}% with scaled norms and {100 * fmean(post):.0f}% with post-norm",
         values=pre,
         figures={"pre": pre, "scaled": scaled},
         because="Late pre-norm blocks do little in this small model as well. Scaling the norms did not make them do "
@@ -425,14 +432,17 @@ def eps() -> Measurement:
     token = 1e-6 * token / token.std(correction=0)
     kernel = F.layer_norm(token, token.shape, eps=1e-6).std(correction=0).item()
     return Measurement(
-        measured=f"a token with standard deviation 0.000001 leaves PyTorch's LayerNorm with {kernel:.3f}: eps in the "
-        f"root gives {inside:.3f}, outside {outside:.3f}; with standard deviation 1: {usual_in:.3f} and "
-        f"{usual_out:.3f}",
+        measured=f"PyTorch’s LayerNorm raises a standard deviation of 0.000001 to {kernel:.3f}; with eps outside the "
+        f"root it would be {outside:.3f}",
+        rows=(
+            ("standard deviation after the norm", "eps inside the root", "eps outside"),
+            ("before: 0.000001", f"{inside:.3f}", f"{outside:.3f}"),
+            ("before: 1", f"{usual_in:.3f}", f"{usual_out:.3f}"),
+        ),
         values=(outside / inside,),
         figures={"kernel": kernel, "outside": outside, "usual_gap": abs(usual_in - usual_out)},
-        because="It depends on the token. PyTorch adds eps under the root, not to the denominator itself: for usual "
-        "activations both give the same; for nearly equal features, eps outside makes rounding noise hundreds of times "
-        "larger.",
+        because="It depends on the token. PyTorch adds eps inside the root: for usual activations that makes no "
+        "difference, but for nearly equal features eps outside would make rounding noise hundreds of times larger.",
     )
 
 
@@ -497,11 +507,13 @@ def batch(size: Size) -> Measurement:
     by_batch, by_layer = (arm(prepare=prepare) for prepare in (use_batch_norm, None))
     behind = [with_batch - with_layer for with_batch, with_layer in zip(by_batch.losses, by_layer.losses)]
     leaks = {name: [leak_between_texts(name, seed) for seed in SEEDS] for name in ("batch", "layer")}
-    reach = {name: "reaches" if min(moved) > 0.01 else "does not reach" for name, moved in leaks.items()}
     return Measurement(
-        measured=f"texts of one length: {by_batch.mean:.1f} nats per letter with BatchNorm, {by_layer.mean:.1f} with "
-        f"LayerNorm; in training a later token {reach['batch']} other texts with BatchNorm, {reach['layer']} them with "
-        "LayerNorm",
+        measured=f"with texts of one length the loss is {by_batch.mean:.1f} nats per letter with BatchNorm and "
+        f"{by_layer.mean:.1f} with LayerNorm",
+        rows=(
+            ("in training, a token’s change reaches", "BatchNorm", "LayerNorm"),
+            ("other texts", *("yes" if min(moved) > 0.01 else "no" for moved in leaks.values())),
+        ),
         values=behind,
         figures={"behind": behind},
         because="With texts of one length BatchNorm does about as well here, and better after more steps. But "
@@ -586,14 +598,13 @@ def rms_speed() -> Measurement:
     """Forward pass of 128 tokens, both norms written by hand and as PyTorch's kernels, at three widths; and a model."""
     by_kind = compare_speed()
     whole = model_ratio()
-    spans = ", ".join(f"{name} {min(values):.2f}–{max(values):.2f}" for name, values in by_kind.items())
+    by_hand, fused = (f"{min(values):.2f}–{max(values):.2f}" for values in by_kind.values())
     ratios = [*(ratio for values in by_kind.values() for ratio in values), whole]
     return Measurement(
-        measured=f"time of RMSNorm / LayerNorm at widths {', '.join(map(str, WIDTHS))}: {spans}; a whole model "
-        f"{whole:.2f}",
+        measured=f"RMSNorm takes {by_hand} of LayerNorm’s time written by hand, {fused} as a kernel and {whole:.2f} in "
+        "a complete model",
         values=ratios,
         figures={"ratios": ratios},
-        because="It depends on the implementation: RMSNorm does less arithmetic, which shows when both are written by "
-        "hand. Between finished kernels the better written one is faster, and on our processor norms take little of a "
-        "model's time.",
+        because="It depends on the implementation. RMSNorm does less arithmetic, which shows when both are written by "
+        "hand; of two kernels the better tuned one is faster. On our processor norms take little of a model’s time.",
     )

@@ -78,8 +78,14 @@ def shuffled_tokens() -> Measurement:
         for each in (by_position, by_token, by_mean)
     )
     return Measurement(
-        measured=f"shuffled tokens: the outputs at each position change {at_positions}, those of each token "
-        f"{of_tokens}, their mean {of_mean}",
+        measured=f"when the tokens are shuffled, the output of each token changes {of_tokens}, and the output at each "
+        f"position {at_positions}",
+        rows=(
+            ("what is compared", "changes"),
+            ("the output at each position", at_positions),
+            ("the output of each token", of_tokens),
+            ("the mean of all outputs", of_mean),
+        ),
         values=by_position,
         figures={
             "by_position": round(max(by_position), 9),
@@ -167,6 +173,11 @@ def order_verdict(without: list[float]) -> str:
     return "refuted" if all(learnt) else "depends" if any(learnt) else "confirmed"
 
 
+def _described(name: str) -> tuple[str, str, str]:
+    mask, positions, blocks = name.split(", ")
+    return mask, positions.removeprefix("no ").replace("positions", "none"), blocks.split()[0]
+
+
 @experiment(
     "positions.order",
     claim="In order for the model to make use of the order of the sequence, we must inject some information about the "
@@ -187,8 +198,15 @@ def order_without_positions(size: Size) -> Measurement:
 
     best = {name: at_best_rate(partial(run, name), (0.003, 0.01, 0.03), SEEDS) for name in ORDER_MODELS}
     right = {name: [fraction for _, fraction in best[name].results] for name in ORDER_MODELS}
+    known = {name: statistics.fmean(fractions) for name, fractions in right.items()}
+    *others, deep = (fraction for name, fraction in known.items() if "no positions" in name)
     return Measurement(
-        measured="correct answers: " + "; ".join(f"{name} {statistics.fmean(r):.0%}" for name, r in right.items()),
+        measured=f"without positions, two causal blocks answer {deep:.0%} of the questions; one causal block, or two "
+        f"bidirectional blocks, answer {max(others):.0%} of them, as guessing does",
+        rows=(
+            ("model", "positions", "blocks", "correct answers"),
+            *((*_described(name), f"{fraction:.0%}") for name, fraction in known.items()),
+        ),
         values=right["causal, no positions, 2 blocks"],
         figures={"without": [min(r) for name, r in right.items() if "no positions" in name]},
         because="It depends on the mask and on the depth. In a bidirectional model, or in one causal block, the last "
@@ -233,9 +251,13 @@ def slowest_hand() -> Measurement:
     measured = {d_model: wavelengths(d_model) for d_model in (512, 8)}
     last = {d_model: waves[-1].item() for d_model, waves in measured.items()}
     return Measurement(
-        measured=f"the first wavelength is {measured[512][0]:.1f} tokens, as claimed. The last should be 10000 · 2π = "
-        f"{20_000 * torch.pi:,.0f}; it is {last[512]:,.0f} at d_model = 512 and {last[8]:,.0f} at d_model = 8. After "
-        f"10,000 tokens the slowest hand at 512 has made {10_000 / last[512]:.2f} of a rotation",
+        measured=f"at d_model = 512 the longest wavelength is {last[512]:,.0f} tokens; according to the paper it is "
+        f"{20_000 * torch.pi:,.0f}",
+        rows=(
+            ("wavelength in tokens", "paper", *(f"d_model = {d_model}" for d_model in measured)),
+            ("shortest", f"{2 * torch.pi:.1f}", *(f"{waves[0]:.1f}" for waves in measured.values())),
+            ("longest", f"{20_000 * torch.pi:,.0f}", *(f"{wave:,.0f}" for wave in last.values())),
+        ),
         values=tuple(last.values()),
         figures={
             "geometric": all((waves[1:] / waves[:-1]).std().item() < 0.01 for waves in measured.values()),
@@ -290,9 +312,12 @@ def near_and_far() -> Measurement:
     first_rise = int(rises.nonzero()[0]) if rises.any() else len(rises)
     of_100 = int(rises[:100].sum())
     return Measurement(
-        measured=f"d_model = 128: cosine {curve[1]:.2f} one apart, {curve[10]:.2f} ten apart, {curve[100]:.2f} a "
-        f"hundred apart; it falls as far as {first_rise} apart, and rises at {of_100} of the first 100 distances, "
-        f"{'the same' if same else 'not the same'} to the left and to the right",
+        measured=f"the cosine falls up to a distance of {first_rise}, and rises at {of_100} of the first 100 "
+        f"distances; it is {'the same' if same else 'not the same'} to the left and to the right",
+        rows=(
+            ("distance in tokens", "1", "10", "100"),
+            ("cosine at d_model = 128", *(f"{curve[distance]:.2f}" for distance in (1, 10, 100))),
+        ),
         values=(of_100 / 100,),
         figures={"symmetrical": same, "near": curve[1].item(), "far": curve[100].item(), "rises": of_100},
         because="It depends on how far apart they are: the cosine falls at first, but a sum of cosines goes up and "
@@ -404,8 +429,8 @@ def sinusoids_reach_verdict(rises: list[float]) -> str:
 def sinusoids_reach(size: Size) -> Measurement:
     rises, alibi = growth("sinusoidal", 2, size), growth("alibi", 2, size)
     return Measurement(
-        measured=f"trained on {TRAINED} tokens, given {2 * TRAINED}: the loss on the same words changes by "
-        f"{statistics.fmean(rises):+.1f} nats, with ALiBi by {statistics.fmean(alibi):+.1f}",
+        measured=f"with {2 * TRAINED} tokens instead of the trained {TRAINED}, the loss on the same words changes by "
+        f"{statistics.fmean(rises):+.1f} nats with sinusoids and by {statistics.fmean(alibi):+.1f} with ALiBi",
         values=rises,
         figures={"rises": rises},
         because="The formula has a value for every position, but training never used the later ones, and this small "
@@ -447,12 +472,15 @@ def relative_reach(size: Size) -> Measurement:
         scheme: [min(map(float.__sub__, grown["sinusoidal"][times], grown[scheme][times])) for times in (2, 4)]
         for scheme in ("rope", "alibi")
     }
-    rope, alibi, sinusoids = (
-        f"{statistics.fmean(each[2]):+.1f} and {statistics.fmean(each[4]):+.1f}" for each in grown.values()
-    )
+    changes = [[f"{statistics.fmean(each[times]):+.1f}" for times in (2, 4)] for each in grown.values()]
+    rope, alibi, sinusoids = (at_four for _, at_four in changes)
     return Measurement(
-        measured=f"at 2 and 4 times the trained {TRAINED} tokens the loss changes by {rope} nats with RoPE, by {alibi} "
-        f"with ALiBi, by {sinusoids} with sinusoids",
+        measured=f"at four times the trained length the loss changes by {rope} nats with RoPE, by {alibi} with ALiBi "
+        f"and by {sinusoids} with sinusoids",
+        rows=(
+            ("change of the loss in nats", *(f"{times * TRAINED} tokens" for times in (2, 4))),
+            *((name, *each) for name, each in zip(("RoPE", "ALiBi", "sinusoids"), changes)),
+        ),
         values=grown["rope"][4],
         figures=less,
         because="It depends on the encoding and on the length. Longer texts contain distances that RoPE was not "
