@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import tinycss2
 
 import course_lib
 
@@ -125,3 +126,18 @@ def test_every_live_figure_is_drawn_by_a_test(chapter, name):
     tests = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").glob("test_*.py")))
     remedy = f"add {name} of chapters/{chapter}/widgets.py to MAKERS in tests/test_viz_{chapter}.py"
     assert re.search(rf"\b{name}\b", tests), remedy
+
+
+@pytest.mark.parametrize("name", [name for name in tracked() if name.endswith(".css")])
+def test_a_style_has_no_part_that_a_browser_would_skip(name):
+    def errors(nodes):
+        for node in nodes:
+            if node.type == "error":
+                yield f"{name}, line {node.source_line}: {node.message}"
+            elif node.type in ("qualified-rule", "at-rule") and node.content:
+                yield from errors(
+                    tinycss2.parse_blocks_contents(node.content, skip_comments=True, skip_whitespace=True)
+                )
+
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert list(errors(tinycss2.parse_stylesheet(text, skip_comments=True, skip_whitespace=True))) == []

@@ -386,7 +386,7 @@ export function mount(box, bytes, about, shown = () => {}) {
   function openEmbedding() {
     const d = config.d_model;
     const line = (name, numbers) => make("tr", {}, make("th", {scope: "row"}, name),
-      ...[...numbers.slice(0, 6)].map((x) => make("td", {}, number(x))), make("td", {}, "…"));
+      ...Array.from(numbers.slice(0, 6), (x) => make("td", {}, number(x))), make("td", {}, "…"));
     const token = width(glass.embedded, at(), d), sum = width(glass.layers[0].before, at(), d);
     const added = ["learned", "sinusoidal"].includes(config.positions);
     const all = Array.from({length: Math.min(tokenizer.size, 1000)}, (_, id) => tokenizer.show(id));
