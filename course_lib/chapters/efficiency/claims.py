@@ -416,15 +416,17 @@ def cache_equal() -> Measurement:
     below = [math.ceil(math.log10(max(cached_equals_whole(seed, dtype) for seed in SEEDS))) for dtype in PRECISIONS]
     found = [[changed_by_cache(seed, dtype) for seed in SEEDS] for dtype in PRECISIONS[1:]]
     single, bfloat16, float16 = (sum(changed for changed, _ in each) / sum(n for _, n in each) for each in found)
+    # How many of these rare changes there are in float16 depends on the processor, a bound does not.
+    bound = next(each for each in (0.5, 1, 2, 5, 100) if 100 * float16 < each)
     return Measurement(
         measured=f"the cache changes the most probable token at about {100 * bfloat16:.1g}% of the positions in "
-        f"bfloat16 and at about {100 * float16:.1g}% in float16",
+        f"bfloat16 and at fewer than {bound}% in float16",
         rows=(
             ("what the cache changes", "most probable token", "a logit, relative to the largest"),
             *(
                 (str(dtype)[6:], changed, f"below 10^{power}")
                 for dtype, changed, power in zip(
-                    PRECISIONS, ("–", f"{single:.0%}", *(f"{100 * each:.1g}%" for each in (bfloat16, float16))), below
+                    PRECISIONS, ("–", f"{single:.0%}", f"{100 * bfloat16:.1g}%", f"below {bound}%"), below
                 )
             ),
         ),
