@@ -194,12 +194,12 @@ def roofline(points: Iterable[Point], limits: dict[str, float]) -> Any:
     ends = [min([ridge, *intensities]) / 3, ridge, max([ridge, *intensities]) * 6]
     axes.plot(ends, [min(limits["flops"], x * limits["bytes"]) / 1e9 for x in ends], color=INK, linewidth=1.5)
     axes.annotate(
-        f"matmul rate, {limits['flops'] / 1e9:.0f} GFLOP/s", (ends[2], limits["flops"] / 1e9), (0, 5),
+        f"operations, {limits['flops'] / 1e9:.0f} GFLOP/s", (ends[2], limits["flops"] / 1e9), (0, 5),
         textcoords="offset points", ha="right", fontsize=FONT - 1, color=INK,
     )  # fmt: skip
     middle = (ends[0] * ridge) ** 0.5
     axes.annotate(
-        f"memory, {limits['bytes'] / 1e9:.0f} GB/s", (middle, middle * limits["bytes"] / 1e9), (-8, 4),
+        f"memory traffic,\n{limits['bytes'] / 1e9:.0f} GB/s", (middle, middle * limits["bytes"] / 1e9), (-8, 4),
         textcoords="offset points", ha="right", fontsize=FONT - 1, color=INK,
     )  # fmt: skip
     for i, (point, x) in enumerate(zip(points, intensities)):
@@ -214,5 +214,5 @@ def roofline(points: Iterable[Point], limits: dict[str, float]) -> Any:
             point.name, (x, y), (-10 if left else 10, away), textcoords="offset points", fontsize=FONT - 1, color=INK,
             ha="right" if left else "left", va="center",
         )  # fmt: skip
-    axes.set(xscale="log", yscale="log", xlabel="arithmetic per byte (FLOP)", ylabel="reached (GFLOP/s)")
+    axes.set(xscale="log", yscale="log", xlabel="arithmetic intensity (FLOP per byte)", ylabel="speed (GFLOP/s)")
     return figure

@@ -134,13 +134,18 @@ def cache_bytes() -> Measurement:
     shares = {
         name: [cache_share(PRESETS[preset], T, batch) for batch in BATCHES] for name, (preset, T) in LONGEST.items()
     }
-    told = ", ".join(
-        f"{name} {shares[name][0]:.0%} with {one} text of {T:,} tokens and {shares[name][1]:.0%} with {many}"
-        for name, (_, T) in LONGEST.items()
-    )
+    least, most = ([f"{choose(each):.0%}" for each in zip(*shares.values())] for choose in (min, max))
     flat = [share for each in shares.values() for share in each]
     return Measurement(
-        measured=f"keys and values are this fraction of the bytes that a step reads: {told}",
+        measured=f"keys and values are {least[0]} to {most[0]} of the bytes that a step reads with one text, and "
+        f"{least[1]} to {most[1]} with {many} texts",
+        rows=(
+            ("keys and values, of the bytes read", f"{one} text", f"{many} texts"),
+            *(
+                (f"{name}, {T:,} tokens", *(f"{share:.0%}" for share in shares[name]))
+                for name, (_, T) in LONGEST.items()
+            ),
+        ),
         values=flat,
         figures={"shares": [round(share, 3) for share in flat]},
         because="It depends on the number of texts and on their length. All texts share the weights, but each text "
@@ -178,8 +183,8 @@ def score_memory() -> Measurement:
     q = torch.empty(T, d_head, device="meta")
     scores, inputs = (q @ q.T).nbytes, torch.empty(T, d_model, device="meta").nbytes
     return Measurement(
-        measured=f"{scores / 2**30:.1f} GiB ({scores / 1e9:.1f} GB) for one head; the input of a layer with d_model = "
-        f"{d_model:,} takes {inputs / 1e9:.2f} GB",
+        measured=f"the scores of one head take {scores / 2**30:.1f} GiB, or {scores / 1e9:.1f} GB, and the input of a "
+        f"layer with d_model = {d_model:,} takes {inputs / 1e9:.2f} GB",
         values=(scores / 1e9, inputs / 1e9),
         figures={},
         because="There is one number per pair of tokens, whatever d_model is, and each head has its own matrix. This "
@@ -224,8 +229,8 @@ def stored_scores() -> Measurement:
         )
     plain, fused = growth
     return Measurement(
-        measured=f"four times the tokens: the largest tensor grows {plain:.0f} times in plain steps, {fused:.0f} times "
-        "in the fused kernel",
+        measured=f"with four times the tokens, the largest tensor is {plain:.0f} times as large in plain steps and "
+        f"{fused:.0f} times as large in the fused kernel",
         values=(plain, fused),
         figures={"plain": plain, "fused": fused},
         because="Plain steps store the matrix of weights, but attention does not require it: softmax can work block by "
@@ -322,10 +327,15 @@ def mixed_precision() -> Measurement:
     whole, auto, half = (totals[recipe] for recipe in RECIPES)
     ratios = tuple(other / all for one in (auto, half) for other, all in zip(one, whole))
     return Measurement(
-        measured="weights, gradients, moments, copy: "
-        + ", ".join(f"{recipe} {fixed[recipe]:.0f}" for recipe in RECIPES)
-        + f" bytes per parameter; with activations, as a fraction of float32: 16-bit weights {ratios[2]:.1f} with 128 "
-        f"tokens, {ratios[3]:.1f} with 16,384; autocast {ratios[0]:.1f} and {ratios[1]:.1f}",
+        measured=f"half precision reduces the memory of a training step to {ratios[2]:.1f} of the float32 memory with "
+        f"128 tokens, and to {ratios[3]:.1f} with 16,384",
+        rows=(
+            ("memory, as a fraction of float32", "without activations", "with 128 tokens", "with 16,384 tokens"),
+            *(
+                (recipe, *(f"{ratio:.1f}" for ratio in (fixed[recipe] / fixed["float32"], *both)))
+                for recipe, both in zip(RECIPES[1:], (ratios[:2], ratios[2:]))
+            ),
+        ),
         values=ratios,
         figures={"few": round(ratios[2], 3), "many": round(ratios[3], 3)},
         because="It depends on the number of tokens in the batch. The 16 bytes per parameter remain, because the "
@@ -406,11 +416,20 @@ def cache_equal() -> Measurement:
     below = [math.ceil(math.log10(max(cached_equals_whole(seed, dtype) for seed in SEEDS))) for dtype in PRECISIONS]
     found = [[changed_by_cache(seed, dtype) for seed in SEEDS] for dtype in PRECISIONS[1:]]
     single, bfloat16, float16 = (sum(changed for changed, _ in each) / sum(n for _, n in each) for each in found)
+    # How many of these rare changes there are in float16 depends on the processor, a bound does not.
+    bound = next(each for each in (0.5, 1, 2, 5, 100) if 100 * float16 < each)
     return Measurement(
-        measured=f"with the cache another token is the most probable at {single:.0%} of the positions in float32, "
-        f"about {100 * bfloat16:.1g}% in bfloat16 and about {100 * float16:.1g}% in float16. Largest difference of a "
-        "logit, relative to the largest: "
-        + ", ".join(f"below 1e{power} in {str(dtype)[6:]}" for power, dtype in zip(below, PRECISIONS)),
+        measured=f"the cache changes the most probable token at about {100 * bfloat16:.1g}% of the positions in "
+        f"bfloat16 and at fewer than {bound}% in float16",
+        rows=(
+            ("what the cache changes", "most probable token", "a logit, relative to the largest"),
+            *(
+                (str(dtype)[6:], changed, f"below 10^{power}")
+                for dtype, changed, power in zip(
+                    PRECISIONS, ("–", f"{single:.0%}", f"{100 * bfloat16:.1g}%", f"below {bound}%"), below
+                )
+            ),
+        ),
         values=tuple(changed / n for changed, n in found[1]),
         figures={"double": 10.0 ** below[0], "single": single, "bfloat16": bfloat16, "float16": float16},
         because="It depends on the 16-bit format: bfloat16 keeps 8 binary digits of a number, float16 keeps 11. The "
@@ -476,8 +495,14 @@ def time_exponent() -> Measurement:
         )
     kernel, brief, whole, one = (sum(column) / len(column) for column in zip(*exponents))
     return Measurement(
-        measured=f"exponent of the length: fused kernel {kernel:.1f} from 512 tokens on, {brief:.1f} from 64 to 256; a "
-        f"whole layer with d_model = 512 {whole:.1f} from 512 tokens on; a linear layer {one:.1f}",
+        measured=f"the time of the fused kernel grows with the length to the power {kernel:.1f} in long texts, and to "
+        f"the power {brief:.1f} in short ones",
+        rows=(
+            ("exponent of the length", "64 to 256 tokens", "512 to 2,048 tokens"),
+            ("fused kernel", f"{brief:.1f}", f"{kernel:.1f}"),
+            ("a whole layer, d_model = 512", "–", f"{whole:.1f}"),
+            ("one linear layer", "–", f"{one:.1f}"),
+        ),
         values=tuple(each[0] for each in exponents),
         figures={"kernel": round(kernel, 2), "short": round(brief, 2), "layer": round(whole, 2)},
         because="It depends on the length and on what is timed. The kernel compares every pair, so its time is "
@@ -545,8 +570,13 @@ def cache_time() -> Measurement:
     counted_whole = slope(long, [forward_flops(config, T) for T in long])
     counted_cached = slope(long, [forward_flops(config, 1, cached=T - 1) for T in long])
     return Measurement(
-        measured=f"cost of one more token as length^p: up to 512 tokens p = {cached:.1f} with the cache, {whole:.1f} "
-        f"without; for very long texts p = {counted_cached:.1f} and {counted_whole:.1f}",
+        measured=f"with the cache, the cost of one more token grows with the length to the power {cached:.1f} in "
+        f"short texts, and to the power {counted_cached:.1f} in very long ones",
+        rows=(
+            ("exponent of the length", "up to 512 tokens (time)", "very long texts (operations)"),
+            ("with the cache", f"{cached:.1f}", f"{counted_cached:.1f}"),
+            ("without the cache", f"{whole:.1f}", f"{counted_whole:.1f}"),
+        ),
         values=tuple(with_cache for with_cache, _ in timed),
         figures={
             "cached": (round(cached, 2), round(counted_cached, 2)),
@@ -619,10 +649,16 @@ def rnn() -> Measurement:
     # Operations per token: attention 8 d² + 4 T d, a plain layer 4 d², an LSTM 16 d²; here T = d / 2.
     operations = ((8 + 4 / 2) / 4, (8 + 4 / 2) / 16)
     return Measurement(
-        measured="attention, as a multiple of a plain recurrent layer / of an LSTM: in a text half as long as the "
-        f"width, operations {operations[0]:.1f} / {operations[1]:.1f}, time {plain[0]:.1f} / {lstm[0]:.1f} at width 64 "
-        f"and {plain[1]:.1f} / {lstm[1]:.1f} at width 256; in 1,024 tokens at width 64, time {plain[2]:.1f} / "
-        f"{lstm[2]:.1f}",
+        measured=f"in a text half as long as the width, attention takes {operations[0]:.1f} times the operations of a "
+        f"plain recurrent layer, but {plain[0]:.1f} times its time at width {WIDTHS[0]}",
+        rows=(
+            ("attention, divided by …", "a plain recurrent layer", "an LSTM"),
+            ("operations, T = width / 2", *(f"{ratio:.1f}" for ratio in operations)),
+            *(
+                (f"time, width {width}, T = {T:,}", f"{one:.1f}", f"{other:.1f}")
+                for (width, T), one, other in zip(times, plain, lstm)
+            ),
+        ),
         values=tuple(seed[0] for seed in times[WIDTHS[0], WIDTHS[0] // 2]),
         figures={"operations": operations, "times": tuple(round(each, 2) for each in (*plain[:2], *lstm[:2]))},
         because="It depends on what is counted. In texts shorter than the width, attention needs more operations than "

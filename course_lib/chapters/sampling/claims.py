@@ -93,8 +93,8 @@ def more_uniform() -> Measurement:
     assert all((two > one).all() for one, two in zip(cool, warm)), "the theorem is wrong, or this code"
     means = [torch.cat(shares).mean().item() for shares in (cool, warm)]
     return Measurement(
-        measured=f"From T = 1 to T = 2 the entropy rises at every position, on average from {means[0]:.0%} to "
-        f"{means[1]:.0%} of the entropy of a uniform choice.",
+        measured=f"from T = 1 to T = 2 the entropy rises at every position, on average from {means[0]:.0%} to "
+        f"{means[1]:.0%} of the entropy of a uniform choice",
         values=[shares.mean().item() for shares in warm],
         figures={},
         because="This is a theorem about the softmax, so no logits could have given another result. How much the "
@@ -151,9 +151,14 @@ def sure_keeps() -> Measurement:
     k = round(means[1.0][1])
     same = round(kept(SEEDS[0], top_k=k)[0])
     return Measurement(
-        measured=f"At T = 1, p = 0.9 keeps {means[1.0][0]:.1f} tokens where one word is possible and {k} where at "
-        f"least {OPEN} are; at T = 2 it keeps {means[2.0][0]:.0f} and {means[2.0][1]:.0f}. Top-k with k = {k} keeps "
-        f"{same} at both.",
+        measured=f"where only one word is possible, top-p keeps {means[1.0][0]:.1f} tokens at T = 1, and "
+        f"{means[2.0][0]:.0f} at T = 2",
+        rows=(
+            ("tokens kept where …", "one word is possible", f"at least {OPEN} are"),
+            ("top-p, p = 0.9, T = 1", f"{means[1.0][0]:.1f}", f"{k}"),
+            ("top-p, p = 0.9, T = 2", f"{means[2.0][0]:.0f}", f"{means[2.0][1]:.0f}"),
+            (f"top-k, k = {k}", f"{same}", f"{k}"),
+        ),
         values=[many / one for one, many in found[1.0]],
         figures={"at_one": [list(pair) for pair in found[1.0]], "at_two": [list(pair) for pair in found[2.0]]},
         because="It depends on the temperature. Where only one word is possible, it has nearly all the probability at "
@@ -234,10 +239,14 @@ def most_probable() -> Measurement:
     longer = [other[1] >= one[1] for one, other in zip(greedy, searched)]
     both = sum(map(all, zip(better, longer)))
     return Measurement(
-        measured=f"From {both} of {len(STARTS)} beginnings, 16 beams find a text that is more probable and no shorter; "
-        f"from {sum(better) - both} only a shorter one, and from {len(STARTS) - sum(better)} none. From an empty "
-        f"beginning, ln p is {searched[0][0]:.0f} ({searched[0][1]} words), and {greedy[0][0]:.0f} "
-        f"({greedy[0][1]} words) by greedy search.",
+        measured=f"from {both} of {len(STARTS)} beginnings, 16 beams find a text that is more probable than the greedy "
+        "one and no shorter",
+        rows=(
+            ("with 16 beams the search finds", "beginnings"),
+            ("a more probable text, no shorter", f"{both}"),
+            ("a more probable text, but shorter", f"{sum(better) - both}"),
+            ("no more probable text", f"{len(STARTS) - sum(better)}"),
+        ),
         values=[other[0] - one[0] for one, other in zip(greedy, searched)],
         figures={"greedy": greedy, "searched": searched},
         because="It depends on the beginning. Where the first words of greedy search are a poor choice, the beams find "
@@ -299,14 +308,19 @@ def circles() -> Measurement:
     drawn = [repeated(1.0, seed, beginning) for seed, beginning in zip(SEEDS, BEGINNINGS)]
     begins = [tokens_before_a_repeat(beginning) for beginning in BEGINNINGS]
     return Measurement(
-        measured=f"Of the stories in 400 tokens, {min(greedy):.0%} to {max(greedy):.0%} of the greedy ones are repeats "
-        f"of an earlier one (three beginnings), and {max(drawn):.0%} of those sampled at T = 1. The first repeat "
-        f"begins after {min(begins)} to {max(begins)} tokens.",
+        measured=f"in 400 tokens, {min(greedy):.0%} to {max(greedy):.0%} of the greedy stories repeat an earlier one, "
+        f"and {max(drawn):.0%} of those sampled at T = 1",
+        rows=(
+            ("stories that repeat an earlier one", "greedy", "T = 1", "first greedy repeat after"),
+            *(
+                (f"{beginning} …", f"{one:.0%}", f"{other:.0%}", f"{after} tokens")
+                for beginning, one, other, after in zip(BEGINNINGS, greedy, drawn, begins)
+            ),
+        ),
         values=greedy,
         figures={"greedy": greedy, "drawn": drawn},
-        because="Without randomness the same past leads to the same next word. Von Platen writes “quickly”. Our "
-        "wording leaves that out: no text of fewer than 150 tokens repeats itself here, and the model sees only 96 at "
-        "a time.",
+        because="Without randomness the same past leads to the same next word. Our wording leaves out von Platen’s "
+        "“quickly”: here the first repeat comes late, and the model sees only 96 tokens at a time.",
     )
 
 
@@ -373,9 +387,11 @@ def top_p_better() -> Measurement:
     middle = {
         T: [100 * statistics.fmean(row[1] for row in each[name]) for name in FILTERS] for T, each in found.items()
     }
-    said = "; ".join(f"{k:.1f}% and {p:.1f}% at T = {T:g}" for T, (k, p) in middle.items())
+    rows = [(f"T = {T:g}", *(f"{share:.1f}%" for share in shares)) for T, shares in middle.items()]
+    (_, of_k, of_p) = rows[TEMPERATURES.index(1.5)]
     return Measurement(
-        measured=f"Where at most 1% is lost, impossible words sampled after top-k and after top-p: {said}.",
+        measured=f"at T = 1.5, {of_k} of the words sampled after top-k are impossible, and {of_p} after top-p",
+        rows=(("impossible words, if at most 1% is lost", "top-k", "top-p"), *rows),
         values=[100 * row[1] for row in found[1.5]["top_p"]],
         figures={"least_ratios": least},
         because="It depends on the temperature. One k must serve positions with one possible word and with sixteen, "
@@ -446,8 +462,14 @@ def creative() -> Measurement:
     words, pairs = ([statistics.fmean(seed[i] for seed in seeds) for seeds in found.values()] for i in (1, 2))
     more_words, more_pairs = ([later / before - 1 for before, later in pairwise(each)] for each in (words, pairs))
     return Measurement(
-        measured=f"At T = 0, 1 and 1.5 there are about {_tens(words)} different words, about {_tens(pairs)} different "
-        f"pairs of words, and about {_tens(100 * each for each in sense)}% of the texts make sense.",
+        measured=f"about {_ten(100 * sense[1])}% of the texts make sense at T = 1, and about {_ten(100 * sense[2])}% "
+        "at T = 1.5",
+        rows=(
+            ("rounded to tens", *(f"T = {T:g}" for T in found)),
+            ("different words", *map(_ten, words)),
+            ("different pairs of words", *map(_ten, pairs)),
+            ("texts that make sense", *(f"{_ten(100 * each)}%" for each in sense)),
+        ),
         values=[seed[0] for seed in found[1.5]],
         figures={"more_words": more_words, "more_pairs": more_pairs, "sense": sense[1:]},
         because="It depends on where you start. From T = 0 to T = 1 variety grows, and most texts make sense. From T = "
@@ -455,6 +477,5 @@ def creative() -> Measurement:
     )
 
 
-def _tens(numbers: Iterable[float]) -> str:
-    *first, last = [str(10 * round(number / 10)) for number in numbers]
-    return f"{', '.join(first)} and {last}"
+def _ten(number: float) -> str:
+    return str(10 * round(number / 10))
