@@ -143,7 +143,7 @@ def one_batch(size: Size) -> Measurement:
     faulty = {fault: at_best_rate(partial(loss, fault=fault), ONE_BATCH_RATES, SEEDS) for fault in FAULTS}
     hinders, leaks, unshifted, unscaled, unplaced = (faulty[fault].mean for fault in FAULTS)
     return Measurement(
-        measured=f"a model without a bug reaches {right.mean:.1f} nats on the batch at its best rate, and only "
+        measured=f"a model without a bug reaches {right.mean:.1f} nats on the batch at its best rate, but ends at "
         f"{unlucky[0]:.1f} at a tenth of that rate",
         values=right.losses,
         figures={"right": round(max(right.losses), 3), "unlucky": tuple(round(each, 3) for each in unlucky)},
