@@ -139,9 +139,9 @@ def test_a_tied_table_from_n01_starts_far_above_ln_v_and_the_other_three_at_it()
 
 @pytest.mark.parametrize(
     ("nats", "said"),
-    [(0.01, "less than 0.1 nats apart"), (-0.09, "less than 0.1 nats apart"),
-     (0.118, "about 0.1 nats worse"), (1.58, "about 1.5 nats worse"),
-     (-0.3, "about 0.3 nats better")],
+    [(0.01, "less than 0.1 nats from"), (-0.09, "less than 0.1 nats from"),
+     (0.118, "about 0.1 nats above"), (1.58, "about 1.5 nats above"),
+     (-0.3, "about 0.3 nats below")],
 )  # fmt: skip
 def test_costs_are_said_in_words(nats, said):
     assert gpt._cost(nats) == said

@@ -101,14 +101,18 @@ def initial_loss() -> Measurement:
     small, gpt2 = first_losses(343, 128, 0.02), first_losses(50_257, 768, 0.02)
     large, untied = (first_losses(343, 128, 1.0, tied) for tied in (True, False))
     return Measurement(
-        measured=f"{statistics.fmean(small):.2f} nats above ln V with 343 words and d_model = 128, "
-        f"{statistics.fmean(gpt2):.1f} with GPT-2's 50,257 tokens and 768 features; with an embedding table from "
-        f"N(0, 1), over {50 * math.floor(min(large) / 50)} nats if it is tied to the output, "
-        f"{statistics.fmean(untied):.1f} nats if the output has its own, small table",
+        measured=f"the first loss is {statistics.fmean(small):.2f} nats above ln V in a model as wide as ours, and "
+        f"{statistics.fmean(gpt2):.1f} nats above it in one as wide as GPT-2",
         values=(*small, *gpt2),
         figures={"small": statistics.fmean(small), "gpt2": statistics.fmean(gpt2)},
-        because="It depends on the width. The gap is about half the variance of the logits, 0.02² · d_model / 2: 0.03 "
-        "at 128, 0.15 at 768, and 0.8 at the 4,096 of Llama 3 8B.",
+        rows=(
+            ("embedding table, at our width", "output", "nats above ln V"),
+            ("N(0, 0.02²)", "tied", f"{statistics.fmean(small):.2f}"),
+            ("N(0, 1)", "tied", f"over {50 * math.floor(min(large) / 50)}"),
+            ("N(0, 1)", "its own table, N(0, 0.02²)", f"{statistics.fmean(untied):.2f}"),
+        ),
+        because="It depends on the width. The gap is about half the variance of the logits, 0.02² · d_model / 2. At "
+        "the 4,096 features of Llama 3 8B that would be 0.8 nats.",
     )
 
 
@@ -170,10 +174,17 @@ def branch_scale() -> Measurement:
     }
     plain, divided = ([statistics.fmean(grown[scaled, std]) for std in (1.0, 0.02)] for scaled in (False, True))
     return Measurement(
-        measured=f"the sum of all branches with 32 blocks, compared with 2, for a table from N(0, 1): {plain[0]:.1f} "
-        f"times without the division, {divided[0]:.1f} with it; from N(0, 0.02²): {plain[1]:.1f} and {divided[1]:.1f}",
+        measured=f"from 2 to 32 blocks the sum of all branches grows by a factor of at least {min(plain):.1f}, and "
+        f"with the division by a factor of {max(divided):.1f}",
         values=(*grown[True, 1.0], *grown[True, 0.02]),
         figures={"plain": plain, "divided": divided},
+        rows=(
+            ("growth from 2 to 32 blocks", "without the division", "with it"),
+            *(
+                (f"embedding table from {name}", f"{without:.1f}", f"{with_it:.1f}")
+                for name, without, with_it in zip(("N(0, 1)", "N(0, 0.02²)"), plain, divided)
+            ),
+        ),
         because="Sixteen times as many independent branches add up to √16 = 4 times as much, and the division removes "
         "about this factor. We measured before training, in narrow models.",
     )
@@ -239,21 +250,21 @@ def tying(size: Size) -> Measurement:
     }
     small, large = (best[True, std].mean - best[False, std].mean for std in (0.02, 1.0))
     return Measurement(
-        measured=f"{steps} steps, tied minus untied: {_cost(small)} from N(0, 0.02²), {_cost(large)} from N(0, 1)",
+        measured=f"after {steps} steps the tied model’s loss is {_cost(small)} the untied one’s with small initial "
+        f"weights, and {_cost(large)} it with large ones",
         values=tuple(loss for each in best.values() for loss in each.losses),
         figures={"small": small, "large": large},
-        because="It depends on the initial weights and on the length of training. With small weights tying costs "
-        "little. With large ones a tied model starts far above ln V; after four times the steps it is about 0.1 nats "
-        "worse.",
+        because="It depends on the initial weights and on the length of training. With large weights a tied model "
+        "starts far above ln V; after four times the steps it is only about 0.1 nats worse.",
     )
 
 
 def _cost(nats: float) -> str:
     """Round until another machine prints the same."""
     if abs(nats) < 0.1:
-        return "less than 0.1 nats apart"
+        return "less than 0.1 nats from"
     size = f"{abs(nats):.1f}" if abs(nats) < 0.5 else f"{round(2 * abs(nats)) / 2:g}"
-    return f"about {size} {'nat' if size == '1' else 'nats'} {'worse' if nats > 0 else 'better'}"
+    return f"about {size} {'nat' if size == '1' else 'nats'} {'above' if nats > 0 else 'below'}"
 
 
 # ------------------------------------------------------------------------------------------------ what the blocks add
@@ -431,18 +442,19 @@ def lens(size: Size) -> Measurement:
     best = at_best_rate(fit, rates=(0.003, 0.01, 0.03), seeds=SEEDS)
     fitted = torch.stack([losses for _, losses in best.results]).mean(dim=0)
     means, readable = (losses.mean(dim=1).tolist() for losses in (lensed, fitted))
+    often = "with every block" if lens_verdict(means, readable) == "confirmed" else "on the whole"
     worse = [(each[1:] > each[:-1] + 0.1).float().mean(dim=1).max().item() for each in (lensed, fitted)]
-    said = (", ".join(f"{mean:.1f}" for mean in values) for values in (means[1:], readable[1:]))
     return Measurement(
-        measured="nats after blocks 1 to {}: {} through the lens, {} through a reader fitted to each; a block makes it "
-        "worse for up to {}% of the tokens through the lens and {}% through the readers".format(
-            len(means) - 1, *said, *(5 * round(20 * share) for share in worse)
-        ),
+        measured=f"{often} the loss falls, from {means[1]:.1f} nats after the first to {means[-1]:.1f} through the "
+        f"lens, and from {readable[1]:.1f} to {readable[-1]:.1f} through fitted readers",
         values=(*means, *readable),
         figures={"lens": means, "fitted": readable},
-        because="In this one model each block improves the prediction on average, and the first contributes most, with "
-        "fitted readers as well. The lens reads early blocks badly. For a single token a block may undo what an "
-        "earlier one wrote.",
+        rows=(
+            ("tokens that a block predicts worse", "logit lens", "fitted reader"),
+            ("in the block with most of them", *(f"{5 * round(20 * share)}%" for share in worse)),
+        ),
+        because="In this one model each block improves the prediction on average, and the first contributes most. The "
+        "lens reads early blocks badly. For a single token a block may undo what an earlier one wrote.",
     )
 
 
@@ -530,12 +542,17 @@ def one_block_less() -> Measurement:
         return kept, statistics.fmean(loss - least for (loss, _), (least, _) in zip(runs, whole))
 
     kept, costs = zip(*map(kept_and_cost, range(len(model.blocks))))
+    averaged = kept_and_cost(0, instead)
     return Measurement(
-        measured=f"without block 1 to {len(kept)} the model keeps {', '.join(f'{part:.0%}' for part in kept)} of its "
-        f"right first guesses, and loses {', '.join(f'{cost:.1f}' for cost in costs)} nats per token; with the first "
-        f"replaced by its average for each token it keeps {kept_and_cost(0, instead)[0]:.0%}",
+        measured=f"without block 1 the model keeps {kept[0]:.0%} of its right first guesses, and without any other "
+        f"block at least {min(kept[1:]):.0%}",
         values=(*kept, *costs),
         figures={"kept": list(kept), "costs": list(costs)},
+        rows=(
+            ("removed", "right first guesses kept", "nats lost per token"),
+            *((f"block {i}", f"{part:.0%}", f"{cost:.1f}") for i, (part, cost) in enumerate(zip(kept, costs), start=1)),
+            ("block 1, replaced by its average", f"{averaged[0]:.0%}", f"{averaged[1]:.1f}"),
+        ),
         because="As in their models, the first block is needed most, mainly for what it adds to single tokens. Whether "
         "the last block stands out depends on the measure. Four blocks hardly have a middle.",
     )

@@ -138,8 +138,13 @@ def small_mistake() -> Measurement:
     means = {name: round(statistics.fmean(found), 1) for name, found in shares.items()}
     right = means.pop("none")
     return Measurement(
-        measured=f"texts that the grammar can produce: loaded correctly: about {right:.0%}; "
-        + "; ".join(f"{name}: {fraction:.0%}" for name, fraction in means.items()),
+        measured=f"with one of the three mistakes the model still writes correct texts about {max(means.values()):.0%} "
+        f"of the time, with another {min(means.values()):.0%}",
+        rows=(
+            ("weights", "texts that the grammar can produce"),
+            ("loaded correctly", f"about {right:.0%}"),
+            *((name, f"{fraction:.0%}") for name, fraction in means.items()),
+        ),
         values=shares["8 heads instead of 4"],
         figures={"right": right, "mistaken": list(means.values())},
         because="It depends on the mistake. Some mistakes ruin the model; with others it still writes coherent text, "
@@ -200,9 +205,15 @@ def missing_tensor() -> Measurement:
     small = [statistics.fmean(rise < SMALL for rise in each) for each in rises]
     not_worse = statistics.fmean(rise <= 0 for each in rises for rise in each)
     return Measurement(
-        measured=f"of {len(rises[0])} matrices, left random one at a time, {1 - not_worse:.0%} raise the loss on the "
-        f"same stories: they multiply it by {1 + min(map(min, rises)):.2f} to {1 + max(map(max, rises)):.0f}; "
-        f"{statistics.fmean(small):.0%} of them by less than {1 + SMALL}",
+        measured=f"each of the {len(rises[0])} matrices raises the loss if it stays random, but "
+        f"{statistics.fmean(small):.0%} of them by less than {SMALL:.0%}"
+        if not_worse == 0
+        else f"{not_worse:.0%} of the {len(rises[0])} matrices do not raise the loss if they stay random",
+        rows=(
+            ("matrix that stays random", "loss is multiplied by"),
+            ("the least harmful", f"{1 + min(map(min, rises)):.2f}"),
+            ("the most harmful", f"{1 + max(map(max, rises)):.0f}"),
+        ),
         values=small,
         figures={"not_worse": not_worse, "small": round(statistics.fmean(small), 1)},
         because="It depends on the matrix how much harm it does. The smallest harm shows only if you know the loss "
@@ -271,8 +282,8 @@ def it_in_a_decoder() -> Measurement:
     before = max(row[it].item() for row, (_, _, it) in zip(rows, pairs))
     after = max(round(row[it + 2].item(), 1) for row, (_, _, it) in zip(rows, pairs))  # “it was tired”
     return Measurement(
-        measured=f"in three pairs of texts, largest difference between the attention rows of “it”: {before:.1f}; of "
-        f"the adjective, two words later: {after:.1f}",
+        measured=f"in three pairs of texts the attention rows of “it” differ by {before:.1f}, and those of the "
+        f"adjective, two words later, by up to {after:.1f}",
         values=[before, after],
         figures={"before": before, "after": after},
         because="In a causal model no row can depend on a later word. Here the model works out the answer at the "
@@ -409,9 +420,15 @@ def weights_as_influence() -> Measurement:
     weights, lateness, both, sized = zip(*(weights_and_influence(seed) for seed in SEEDS))
     by_weight, by_place = (round(statistics.fmean(found), 1) for found in (weights, lateness))
     return Measurement(
-        measured=f"rank correlation of a word's influence with its weight {statistics.fmean(weights):.2f}, with its "
-        f"weight times the size of its value {statistics.fmean(sized):.2f}, with how late it is "
-        f"{statistics.fmean(lateness):.2f} (weight with lateness {statistics.fmean(both):.2f})",
+        measured="a word’s influence and its attention weight have a rank correlation of "
+        f"{statistics.fmean(weights):.2f}, where 1 is the same order",
+        rows=(
+            ("compared", "rank correlation"),
+            ("influence and weight", f"{statistics.fmean(weights):.2f}"),
+            ("influence and weight times size of the value", f"{statistics.fmean(sized):.2f}"),
+            ("influence and how late the word is", f"{statistics.fmean(lateness):.2f}"),
+            ("weight and how late the word is", f"{statistics.fmean(both):.2f}"),
+        ),
         values=weights,
         figures={"by_weight": by_weight, "by_place": by_place},
         because="It depends on how exact the order must be: weights rank words better than their positions do, and far "
@@ -561,14 +578,15 @@ def grouped_sentences() -> Measurement:
         ]
         for read in (lambda found: max(found.values()), lambda found: found[STRICT])
     )
-    told = [
-        f"trained {one:.0%}, random blocks {other:.0%}, word vectors alone {table:.0%}"
-        for one, other, table in (best, strict)
-    ]
     return Measurement(
-        measured=f"nearest line is about the same: trained {trained:.0%}, random blocks {on_table:.0%}, words counted "
-        f"{counted:.0%}. A probe tells who chased whom, each with its best ridge: {told[0]}; with a ridge of "
-        f"{STRICT:.0f}: {told[1]}",
+        measured=f"a line’s nearest neighbour has its topic in {trained:.0%} of the cases if the blocks are trained, "
+        f"and in {on_table:.0%} if they are random",
+        rows=(
+            ("correct", "trained blocks", "random blocks", "words only"),
+            ("topic of the nearest line", f"{trained:.0%}", f"{on_table:.0%}", f"{counted:.0%}"),
+            ("who chased whom, probe with its best ridge", *(f"{each:.0%}" for each in best)),
+            (f"who chased whom, probe with a ridge of {STRICT:.0f}", *(f"{each:.0%}" for each in strict)),
+        ),
         values=[each["trained"][STRICT] - each["random blocks"][STRICT] for each in who],
         figures={
             "topic": round(trained - on_table, 2),
@@ -689,11 +707,17 @@ def referent_learned() -> Measurement:
     without = [referents_right(model, seed=seed, it=word)["forced choice"] for word in STAND_INS for seed in SEEDS]
     exchanged = {name: statistics.fmean(found[name] for found in moved) for name in moved[0]}
     return Measurement(
-        measured=f"the right noun leads the other one in {statistics.fmean(trained):.0%} of the texts, untrained in "
-        f"about half, with another word for “it” in {statistics.fmean(without):.0%}. With the nouns exchanged it "
-        f"leads in {exchanged['forced choice']:.0%}; the most probable word is then the right noun in "
-        f"{exchanged['most probable word']:.0%}, and of the right kind (animal or thing) in "
-        f"{exchanged['its kind']:.0%}",
+        measured=f"the correct noun is more probable than the other in {statistics.fmean(trained):.0%} of the texts, "
+        f"and in {exchanged['forced choice']:.0%} if the two nouns change places",
+        rows=(
+            ("what is counted", "fraction of the texts"),
+            ("correct noun more probable than the other", f"{statistics.fmean(trained):.0%}"),
+            ("the same, untrained", "about half"),
+            ("the same, with another word for “it”", f"{statistics.fmean(without):.0%}"),
+            ("the same, nouns exchanged", f"{exchanged['forced choice']:.0%}"),
+            ("nouns exchanged: most probable word is the noun", f"{exchanged['most probable word']:.0%}"),
+            ("nouns exchanged: most probable word is of its kind", f"{exchanged['its kind']:.0%}"),
+        ),
         values=trained,
         figures={
             "trained": round(statistics.fmean(trained), 2),
@@ -735,9 +759,16 @@ def at_the_end(way: str, steps: int, rate: float, seed: int) -> tuple[float, flo
     return losses_on_the_way(way, steps, rate, seed)[-1]
 
 
-def at_each_rate(best: Best) -> str:
-    """Return the losses of the first seed as words: 1.6 at rate 0.001, …; rates that learn too little are left out."""
-    return ", ".join(f"{loss:.1f} at {rate:g}" for rate, loss in best.tried.items() if loss < math.inf)
+def at_lowest_rate(best: Best) -> str:
+    """Return the loss of the first seed at the lowest rate that learns enough, in words: "1.6 (rate 0.001)"."""
+    rate = min(rate for rate, loss in best.tried.items() if loss < math.inf)
+    return f"{best.tried[rate]:.1f} (rate {rate:g})"
+
+
+def at_highest_rate(best: Best) -> str:
+    """Return the loss of the first seed at the highest rate that learns enough, in words."""
+    rate = max(rate for rate, loss in best.tried.items() if loss < math.inf)
+    return f"{best.tried[rate]:.1f} (rate {rate:g})"
 
 
 @experiment(
@@ -765,10 +796,16 @@ def lora_forgets(size: Size) -> Measurement:
     saved_at_end = [round(one - other, 1) for one, other in zip(*old)]
     new, kept = [best.mean for best in ends], [statistics.fmean(each) for each in old]
     return Measurement(
-        measured=f"loss in Tinytown, 0.7 nats before. At a loss of {SAME} in the second town: all weights "
-        f"{whole.mean:.1f}, LoRA {thin.mean:.1f}. After {steps} steps, at the rate that learns most: all weights "
-        f"{kept[0]:.1f} (second town {new[0]:.2f}), LoRA {kept[1]:.1f} (second town {new[1]:.2f}). By learning rate, "
-        f"again at {SAME} (seed 0): all weights {at_each_rate(whole)}; LoRA {at_each_rate(thin)}",
+        measured=f"when both have reached {SAME} nats in the second town, the loss in Tinytown has risen from 0.7 to "
+        f"{whole.mean:.1f} with all weights and to {thin.mean:.1f} with LoRA",
+        rows=(
+            ("loss in nats", "all weights", "LoRA"),
+            (f"Tinytown, at {SAME} in the second town", f"{whole.mean:.1f}", f"{thin.mean:.1f}"),
+            ("the same, seed 0, lowest rate that reaches it", *(at_lowest_rate(each) for each in (whole, thin))),
+            ("the same, seed 0, highest rate that reaches it", *(at_highest_rate(each) for each in (whole, thin))),
+            (f"second town after {steps} steps, rate that learns most", *(f"{each:.2f}" for each in new)),
+            ("Tinytown then", *(f"{each:.1f}" for each in kept)),
+        ),
         values=saved_at_end,
         figures={"saved": saved, "saved_at_end": saved_at_end},
         because="At the same gain both methods forget equally, and a lower rate forgets less. At the end of training, "

@@ -141,13 +141,20 @@ def one_batch(size: Size) -> Measurement:
         *(max(at_best_rate(less, ONE_BATCH_RATES, SEEDS).losses) for less in quarters),
     ]
     faulty = {fault: at_best_rate(partial(loss, fault=fault), ONE_BATCH_RATES, SEEDS) for fault in FAULTS}
-    told = ", ".join(f"{fault} {best.mean:.1f}" for fault, best in faulty.items())
+    hinders, leaks, unshifted, unscaled, unplaced = (faulty[fault].mean for fault in FAULTS)
     return Measurement(
-        measured=f"loss on the batch at the best rate {right.mean:.1f}; without a bug, but at a tenth of the rate "
-        f"{unlucky[0]:.1f}, with a quarter of the steps {unlucky[1]:.1f}, with a quarter of the width "
-        f"{unlucky[2]:.1f}; with a bug: {told}",
+        measured=f"a model without a bug reaches {right.mean:.1f} nats on the batch at its best rate, but ends at "
+        f"{unlucky[0]:.1f} at a tenth of that rate",
         values=right.losses,
         figures={"right": round(max(right.losses), 3), "unlucky": tuple(round(each, 3) for each in unlucky)},
+        rows=(
+            ("model, each at its best rate", "nats on the batch"),
+            ("no bug, a quarter of the steps", f"{unlucky[1]:.1f}"),
+            ("no bug, a quarter of the width", f"{unlucky[2]:.1f}"),
+            ("bug: attention is never added", f"{hinders:.1f}"),
+            ("bug: the mask leaks, or the targets are not shifted", f"{max(leaks, unshifted):.1f}"),
+            ("bug: scores are not scaled, or there are no positions", f"{max(unscaled, unplaced):.1f}"),
+        ),
         because="It depends on the rate and the number of steps, and less on the size: if the loss stays high, one of "
         "them may be too low. A loss near zero does not prove that there is no bug: only one of the five faults shows.",
     )
@@ -283,12 +290,19 @@ def scaling() -> Measurement:
         far_above.append(larger.loss / above(larger.parameters, larger.tokens))
     return Measurement(
         measured=f"for the shipped model a straight power law predicts {min(straight):.2f} to {max(straight):.2f} "
-        f"nats, less than the entropy, {entropy:.2f}; the measured loss, entropy included, divided by its "
-        f"prediction is {statistics.fmean(near):.2f} for the model of 64 features and {statistics.fmean(far):.2f} for "
-        f"the shipped one; with a power law of the loss above the entropy, it is {statistics.fmean(near_above):.2f} "
-        f"and {statistics.fmean(far_above):.2f}",
+        f"nats, less than the entropy of {entropy:.2f}",
         values=tuple(straight),
         figures={"straight": tuple(round(each, 3) for each in straight), "entropy": round(entropy, 3)},
+        rows=(
+            ("measured loss over its prediction", "64 features", "shipped model"),
+            *(
+                (law, f"{statistics.fmean(close):.2f}", f"{statistics.fmean(distant):.2f}")
+                for law, close, distant in (
+                    ("straight power law", near, far),
+                    ("power law of the loss above the entropy", near_above, far_above),
+                )
+            ),
+        ),
         because="A loss cannot stay below the entropy, so a straight law must fail somewhere. We measured where: "
         "near the runs it was fitted to, its error is still small. The authors' models were far above the entropy of "
         "their text.",
@@ -386,14 +400,17 @@ def resume(size: Size) -> Measurement:
     differs = {piece: [difference for difference, _ in runs] for piece, runs in found.items()}
     ends = [lost - kept for (_, lost), (_, kept) in zip(found[PIECES[1]], found[PIECES[0]])]
     worse = [statistics.fmean(ends[i : i + len(SEEDS)]) for i in range(0, len(ends), len(SEEDS))]
-    each = ", ".join(f"without {piece} {statistics.fmean(differs[piece]):.1f}" for piece in PIECES[1:])
-    at_the_end = ", ".join(f"{round(more, 2) + 0:+.2f} at the rate {rate:g}" for rate, more in zip(RESUME_RATES, worse))
+    at_the_end = [f"{round(more, 2) + 0:+.2f}".replace("-", "−") for more in worse]
     return Measurement(
-        measured=f"change of the held-out loss after {steps} steps if the optimizer's averages are lost: "
-        f"{at_the_end}; largest difference from the uninterrupted losses on the way, in nats: "
-        f"{max(differs[PIECES[0]]):.0f} from the full checkpoint, {each}",
+        measured=f"losing the optimizer’s averages changes the final held-out loss by {at_the_end[0]} nats at the rate "
+        f"{RESUME_RATES[0]:g}, and by {at_the_end[-1]} at the rate {RESUME_RATES[-1]:g}",
         values=tuple(ends),
         figures={"whole": max(differs[PIECES[0]]), "worse": tuple(round(each, 3) for each in worse)},
+        rows=(
+            ("lost from the checkpoint", "largest difference on the way, in nats"),
+            (PIECES[0], f"{max(differs[PIECES[0]]):.0f}"),
+            *((piece, f"{statistics.fmean(differs[piece]):.1f}") for piece in PIECES[1:]),
+        ),
         because="It depends on the learning rate. AdamW's two averages start at 0 again. This always changes the "
         "losses on the way, but it raises the final held-out loss only at high rates.",
     )
@@ -505,15 +522,18 @@ def jump(size: Size) -> Measurement:
         waits.append([low for low, _ in levels])
         rises.append([high - low for low, high in levels])
         rates.append(best.rate)
-    told = [
-        f"{name} {statistics.fmean(wait):.0f} and {statistics.fmean(wait) + statistics.fmean(rise):.0f}"
-        for name, wait, rise in zip(("copying", "the fixed table"), waits, rises)
-    ]
+    early = [statistics.fmean(wait) for wait in waits]
+    late = [statistics.fmean(wait) + statistics.fmean(rise) for wait, rise in zip(waits, rises)]
     return Measurement(
-        measured=f"of {steps} steps, a quarter and three quarters of the answers are correct at step: "
-        f"{'; '.join(told)}",
+        measured=f"a quarter of the answers are correct at step {early[0]:.0f} when the model copies, and at step "
+        f"{early[1]:.0f} when it uses a fixed table",
         values=waits[0],
         figures={"rise": rises[0], "rise_of_table": rises[1], "wait": waits[0], "wait_of_table": waits[1]},
+        rows=(
+            ("correct answers, at step", "copying", "fixed table"),
+            ("a quarter", *(f"{step:.0f}" for step in early)),
+            ("three quarters", *(f"{step:.0f}" for step in late)),
+        ),
         because="It depends on the comparison. Both abilities rise steeply once they have begun, the fixed table in "
         "even fewer steps. Only copying has a long wait before that; we did not measure why.",
     )
