@@ -144,7 +144,7 @@ def depth() -> Measurement:
         values=without,
         figures={"without": without, "with_norms": with_norms},
         because="A block’s output is about proportional to its input, so each block multiplies its input by a factor "
-        "that depends on the initial weights. A ratio of 1 means exponential growth, below 1 slower, above 1 faster growth.",
+        "that depends on the initial weights. A ratio of 1 means exponential growth, below 1 slower, above 1 faster.",
     )
 
 
@@ -190,7 +190,7 @@ def any_depth() -> Measurement:
             "post_steady": all(abs(run[n] ** 2 - 1) < 0.1 for run in post for n in after),
         },
         because="Post-norm resets the stream after every branch. With pre-norm its mean square, the claim’s “scale”, "
-        "is within the paper’s bounds for linear growth after 10, 25 and 50 blocks: 1 + l/2 and 1 + 3l/2 after l blocks.",
+        "is within the paper’s bounds for linear growth (1 + l/2 to 1 + 3l/2 for l blocks) after 10, 25 and 50 blocks.",
     )
 
 
@@ -507,8 +507,8 @@ def batch(size: Size) -> Measurement:
     behind = [with_batch - with_layer for with_batch, with_layer in zip(by_batch.losses, by_layer.losses)]
     leaks = {name: [leak_between_texts(name, seed) for seed in SEEDS] for name in ("batch", "layer")}
     return Measurement(
-        measured=f"on new texts of one length the loss is {by_batch.mean:.1f} nats per letter with BatchNorm, its means "
-        f"and variances now fixed, and {by_layer.mean:.1f} with LayerNorm",
+        measured=f"on new texts of one length the loss is {by_batch.mean:.1f} nats per letter with BatchNorm, its "
+        f"means and variances now fixed, and {by_layer.mean:.1f} with LayerNorm",
         rows=(
             ("in training, a token’s change reaches", "BatchNorm", "LayerNorm"),
             ("other texts", *("yes" if min(moved) > 0.01 else "no" for moved in leaks.values())),
