@@ -296,7 +296,7 @@ def rms_quality(size: Size) -> Measurement:
         values=behind,
         figures={"behind": behind},
         because="On average the loss is slightly higher when the mean is no longer subtracted. But the difference "
-        "varies more than that from one seed to another, so these models are too small to tell.",
+        "varies more than that from one seed to another, so ten seeds leave this open.",
     )
 
 
