@@ -168,8 +168,9 @@ def twice_attention() -> Measurement:
         f"{whole[-1]:.0%} in the largest",
         values=(*whole, *blocks),
         figures={"whole": whole, "blocks": blocks},
-        because="It depends on the tables, which lower the fraction, most in a small model, and on the blocks. GPT-2’s "
-        "have 8 d² in the feed-forward layer and 4 d² in attention; Llama-3’s have 10.5 d² and at most 2.5 d².",
+        because="It depends on the tables, which lower the fraction, most in a small model, and on the blocks. "
+        "Those of GPT-2 and LLaMA-7B have 8 d² in feed-forward layers, 4 d² in attention; Llama-3’s 10.5 d² and "
+        "at most 2.5 d².",
         rows=(
             ("feed-forward layers", "of the model", "of its blocks"),
             *((label, f"{a:.0%}", f"{b:.0%}") for label, a, b in zip(models, whole, blocks)),
