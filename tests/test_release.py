@@ -136,7 +136,7 @@ def test_a_learners_package_checks_answers_and_names_mistakes(package):
 def test_a_learners_package_asks_the_chapters_guesses(package):
     code = "from course_lib.live import guess\nprint(repr(guess('attention.sharpness')))"
     seen = subprocess.run([sys.executable, "-c", code], cwd=package, capture_output=True, text=True)
-    assert seen.stdout.startswith("Predict: You stay 30° north"), seen.stderr
+    assert seen.stdout.startswith("Predict: You keep the direction 30° north"), seen.stderr
     project = tomllib.loads((package / "pyproject.toml").read_text(encoding="utf-8"))
     patterns = project["tool"]["setuptools"]["package-data"]["course_lib"]
     shipped = {path for pattern in patterns for path in (package / "course_lib").glob(pattern)}

@@ -211,7 +211,7 @@ def resemblance() -> Measurement:
         f"nearest in direction; the heads range from {least:.0%} to {most:.0%}",
         values=shares,
         figures={"shares": shares},
-        because="It depends on the lengths of the keys: a longer key can have a higher score than a better aligned "
+        because="It depends on the lengths of the keys: a longer key can have a higher score than a better-aligned "
         "one. If similarity means the dot product itself, the sentence is a definition.",
     )
 
@@ -312,7 +312,8 @@ def score_memory() -> Measurement:
             (f"{n:,} tokens, 1,024 features", f"{wide / 1e6:.1f} MB"),
         ),
         because="q · k sums over the features. If the scores are stored, one number remains for each pair of tokens, "
-        "in each head. The paper's own algorithm does not store them, so its memory grows with n.",
+        "in each head. The paper's own algorithm does not store them, so its memory is proportional to the "
+        "number of tokens.",
     )
 
 
@@ -383,11 +384,11 @@ def unscaled_training(size: Size) -> Measurement:
     }
     mean = {d_model: round(statistics.fmean(values), 1) + 0 for d_model, values in costs.items()}
     full = statistics.fmean(largest for _, largest in best[wide, False].results)
+    where = "nearly all the weight" if full > 0.95 else f"{full:.1f} of the weight"
     side = {d_model: "lower" if mean[d_model] < 0 else "higher" for d_model in (wide, narrow)}
     return Measurement(
         measured=f"without the division the loss ends {abs(mean[wide]):.1f} nats per letter {side[wide]} at d_k = "
-        f"{wide}, where one key ends with {full:.1f} of a query's weight, and {abs(mean[narrow]):.1f} {side[narrow]} "
-        "at d_k = 4",
+        f"{wide}, where {where} of a query ends on one key, and {abs(mean[narrow]):.1f} {side[narrow]} at d_k = 4",
         values=costs[wide],
         figures={"wide": costs[wide], "narrow": costs[narrow]},
         rows=(
@@ -398,7 +399,8 @@ def unscaled_training(size: Size) -> Measurement:
             ),
         ),
         because="It depends on the width of the heads and on the length of training: after four times the steps, wide "
-        "heads end higher for every seed. Each step moves an undivided score √d_k times as far.",
+        "heads end higher for every seed. At the same learning rate, a step "
+        "changes an undivided score √d_k times as much.",
     )
 
 

@@ -162,7 +162,8 @@ def saturation_sliders() -> LiveFigure:
         one = f"largest weight {p[0].max():.2f}, entropy {figures.entropy(p[0].numpy()):.2f} nats"
         return (
             f"d_k = {d_k}, {how}. This query: {one}. "
-            f"Mean of {N_QUERIES} queries: entropy {mean_entropy:.2f} nats, p(1 − p) {(p * (1 - p)).mean():.4f}."
+            f"Mean over {N_QUERIES:,} such queries: entropy {mean_entropy:.2f} nats; over them and their 8 keys: "
+            f"p(1 − p) {(p * (1 - p)).mean():.4f}, at most 0.25."
         )
 
     controls = {

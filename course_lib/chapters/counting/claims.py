@@ -116,8 +116,8 @@ def tables_hold_most() -> Measurement:
         f"{fractions['GPT-2 large']:.0%} of GPT-2 large, which has fewer than a billion parameters",
         values=tuple(fractions.values()),
         figures={"small": small, "large": large},
-        because="It depends on the vocabulary and the shape as much as on the size. With one vocabulary the fraction "
-        "falls as models grow, as the paper says. A larger vocabulary raises it.",
+        because="It depends on the vocabulary and the shape as much as on the size. With the same vocabulary the "
+        "fraction falls as models grow, as the paper says. A larger vocabulary raises it.",
         rows=(
             ("model", "million parameters", "vocabulary", "token tables"),
             *(
@@ -168,8 +168,9 @@ def twice_attention() -> Measurement:
         f"{whole[-1]:.0%} in the largest",
         values=(*whole, *blocks),
         figures={"whole": whole, "blocks": blocks},
-        because="It depends on the tables and the heads. Tables lower the fraction, most in a small model. The blocks "
-        "have 8 d² in feed-forward layers and 4 d² in attention. With fewer key-value heads, attention has less.",
+        because="It depends on the tables, which lower the fraction, most in a small model, and on the blocks. "
+        "Those of GPT-2 and LLaMA-7B have 8 d² in feed-forward layers, 4 d² in attention; Llama-3’s 10.5 d² and "
+        "at most 2.5 d².",
         rows=(
             ("feed-forward layers", "of the model", "of its blocks"),
             *((label, f"{a:.0%}", f"{b:.0%}") for label, a, b in zip(models, whole, blocks)),
@@ -218,7 +219,7 @@ def quadratic() -> Measurement:
         because="It depends on the length T. In a block of 12 d² weights, as here, the fraction is T / (6 d + T), so "
         "it passes one half at T = 6 d. Llama-3-8B's block has 13 d², and passes it at 6.5 d.",
         rows=(
-            ("where scores and sums are half", "d", "tokens"),
+            ("model", "d", "tokens at which scores and sums are half"),
             *((label, f"{d:,}", f"{int(times * d):,}") for label, (d, times) in half.items()),
         ),
     )

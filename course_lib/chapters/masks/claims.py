@@ -214,7 +214,7 @@ def cheating(size: Size) -> Measurement:
     uniform = math.log(len(WordTokenizer()))
     seen, at_inference = best[UNMASKED].mean, {kind: statistics.fmean(used[kind]) for kind in kinds}
     return Measurement(
-        measured=f"without a mask the loss is {seen:.1f} nats per word in training but {at_inference[UNMASKED]:.0f} at "
+        measured=f"without a mask the loss is {seen:.1f} nats per word in training but {at_inference[UNMASKED]:.1f} at "
         f"inference; with a mask it is {best[MASKED].mean:.1f} and {at_inference[MASKED]:.1f}",
         values=used[UNMASKED],
         figures={
@@ -227,9 +227,9 @@ def cheating(size: Size) -> Measurement:
             ("loss in nats per word", "at inference"),
             ("with a causal mask", f"{at_inference[MASKED]:.1f}"),
             ("word frequencies, no text read", f"{loss_of_word_frequencies():.1f}"),
-            ("without a mask", f"{at_inference[UNMASKED]:.0f}"),
+            ("without a mask", f"{at_inference[UNMASKED]:.1f}"),
             ("a uniform guess", f"{uniform:.1f}"),
-            ("without a mask, last positions not counted", f"{at_inference[NEVER_ASKED]:.0f}"),
+            ("without a mask, last positions not counted", f"{at_inference[NEVER_ASKED]:.1f}"),
         ),
         because="It depends on the last position of each row. At all others the model learns to read the next word one "
         "position to the right. Only the last positions teach it something for inference.",

@@ -131,7 +131,7 @@ def depth() -> Measurement:
         [each for start in INITIALIZATIONS for each in ratios[norm, start]] for norm in (None, "pre")
     )
     spans = {arm: f"{min(each):.1f}–{max(each):.1f}" for arm, each in ratios.items()}
-    late = f"growth of blocks {DEPTH // 2 + 1}–{DEPTH} over that of 1–{DEPTH // 2}, in logarithms"
+    late = f"log(growth, blocks {DEPTH // 2 + 1}–{DEPTH}) / log(growth, blocks 1–{DEPTH // 2})"
     return Measurement(
         measured=f"without norms, each of {DEPTH} untrained blocks multiplies the values by about "
         f"{mild ** (1 / DEPTH):.2f} from PyTorch’s weights and by {wild ** (1 / DEPTH):.1f} from Xavier’s",
@@ -143,8 +143,8 @@ def depth() -> Measurement:
         ),
         values=without,
         figures={"without": without, "with_norms": with_norms},
-        because="A block’s output is about proportional to its input, so each multiplies by a factor that the initial "
-        "weights set. A ratio of 1 is exponential growth, less is slower; above 1, late blocks multiply more.",
+        because="A block’s output is about proportional to its input, so each block multiplies its input by a factor "
+        "that depends on the initial weights. A ratio of 1 means exponential growth, below 1 slower, above 1 faster.",
     )
 
 
@@ -189,9 +189,8 @@ def any_depth() -> Measurement:
             "within_bounds": all(1 + n / 2 <= run[n] ** 2 <= 1 + 3 * n / 2 for run in pre for n in after),
             "post_steady": all(abs(run[n] ** 2 - 1) < 0.1 for run in post for n in after),
         },
-        because="Post-norm resets the stream after every branch. With pre-norm each branch adds to the stream: before "
-        "training its mean square, the claim’s “scale”, grows linearly with depth, and its standard deviation grows "
-        "like √depth.",
+        because="Post-norm resets the stream after every branch. With pre-norm its mean square, the claim’s “scale”, "
+        "is within the paper’s bounds for linear growth (1 + l/2 to 1 + 3l/2 for l blocks) after 10, 25 and 50 blocks.",
     )
 
 
@@ -297,7 +296,7 @@ def rms_quality(size: Size) -> Measurement:
         values=behind,
         figures={"behind": behind},
         because="On average the loss is slightly higher when the mean is no longer subtracted. But the difference "
-        "varies more than that from one seed to another, so these models cannot decide.",
+        "varies more than that from one seed to another, so ten seeds leave this open.",
     )
 
 
@@ -508,8 +507,8 @@ def batch(size: Size) -> Measurement:
     behind = [with_batch - with_layer for with_batch, with_layer in zip(by_batch.losses, by_layer.losses)]
     leaks = {name: [leak_between_texts(name, seed) for seed in SEEDS] for name in ("batch", "layer")}
     return Measurement(
-        measured=f"with texts of one length the loss is {by_batch.mean:.1f} nats per letter with BatchNorm and "
-        f"{by_layer.mean:.1f} with LayerNorm",
+        measured=f"on new texts of one length the loss is {by_batch.mean:.1f} nats per letter with BatchNorm, its "
+        f"means and variances now fixed, and {by_layer.mean:.1f} with LayerNorm",
         rows=(
             ("in training, a token’s change reaches", "BatchNorm", "LayerNorm"),
             ("other texts", *("yes" if min(moved) > 0.01 else "no" for moved in leaks.values())),
@@ -517,7 +516,7 @@ def batch(size: Size) -> Measurement:
         values=behind,
         figures={"behind": behind},
         because="With texts of one length BatchNorm does about as well here, and better after more steps. But "
-        "in training it mixes texts and positions, so its training loss is not that of a causal model.",
+        "in training it mixes texts and positions, so its training loss cannot be compared with a causal model’s.",
     )
 
 
@@ -574,7 +573,8 @@ def model_ratio(d_model: int = 512, T: int = 128, rounds: int = 60) -> float:
 
 
 def rms_speed_verdict(ratios: Sequence[float]) -> str:
-    """Judge by RMSNorm's time divided by LayerNorm's: both norms by hand, both as kernels, and a whole model.
+    """Judge by RMSNorm's time divided by LayerNorm's: both norms by hand, both with PyTorch's
+    functions, and a whole model.
 
     confirmed: every ratio is at most 0.93
     depends: some are and some are not; it depends on the implementation
@@ -589,22 +589,22 @@ def rms_speed_verdict(ratios: Sequence[float]) -> str:
     "normalization.rms_speed",
     claim="RMSNorm reduces the running time by 7% to 64% on different models.",
     source=RMS_NORM,
-    control="the same tokens and widths, timed alternately; both norms written by hand, both as PyTorch's kernels, "
-    "and a complete model with each",
+    control="the same tokens and widths, timed alternately; both norms written by hand, both with PyTorch's "
+    "functions, and a complete model with each",
     verdict=rms_speed_verdict,
     timed=True,
 )
 def rms_speed() -> Measurement:
-    """Forward pass of 128 tokens, both norms written by hand and as PyTorch's kernels, at three widths; and a model."""
+    """Forward pass of 128 tokens, both norms by hand and with PyTorch's functions, at three widths; and a model."""
     by_kind = compare_speed()
     whole = model_ratio()
     by_hand, fused = (f"{min(values):.2f}–{max(values):.2f}" for values in by_kind.values())
     ratios = [*(ratio for values in by_kind.values() for ratio in values), whole]
     return Measurement(
-        measured=f"RMSNorm takes {by_hand} of LayerNorm’s time written by hand, {fused} as a kernel and {whole:.2f} in "
-        "a complete model",
+        measured=f"RMSNorm takes {by_hand} of LayerNorm’s time written by hand, {fused} with PyTorch’s functions and "
+        f"{whole:.2f} in a complete model",
         values=ratios,
         figures={"ratios": ratios},
         because="It depends on the implementation. RMSNorm does less arithmetic, which shows when both are written by "
-        "hand; of two kernels the better tuned one is faster. On our processor norms take little of a model’s time.",
+        "hand. PyTorch’s LayerNorm is one loop on the CPU, its RMSNorm several. Norms take little of a model’s time.",
     )
