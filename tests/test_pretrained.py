@@ -233,7 +233,7 @@ def test_a_model_of_another_kind_is_refused(tmp_path, as_a_learner):
     drawn(GPT2LMHeadModel(GPT2)).save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"model_type": "mamba"}))
-    with pytest.raises(ValueError, match=r"'mamba' is not known: choose one of 'gpt2', 'llama', 'bert'"):
+    with pytest.raises(ValueError, match=r"'mamba' is not known: choose one of 'gpt2', 'llama', 'mistral'"):
         load_pretrained(tmp_path)
 
 
@@ -337,7 +337,7 @@ def test_a_configuration_that_our_models_do_not_do_is_refused_by_name(family, ch
 
 
 def test_an_unknown_family_is_refused():
-    with pytest.raises(ValueError, match="family='opt' is not known: choose one of 'gpt2', 'llama', 'bert'"):
+    with pytest.raises(ValueError, match="family='opt' is not known: choose one of 'gpt2', 'llama', 'mistral'"):
         from_hf_state_dict("opt", {}, {})
 
 
