@@ -3,7 +3,6 @@
 import html
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +143,7 @@ def draw_record(path: Path = PICTURE) -> Path:
     recorded.cache_clear()
     *way, last = [rung for rung in RUNGS.values() if not rung.aside]
     heights = recorded()
-    figure = draw(Ladder([*way, replace(last, label="the course’s model: wider, trained longer")], heights, {}))
+    figure = draw(Ladder([*way, last], heights, {}))
     first, end = heights[way[0].id], heights[last.id]
     limit = math.ceil(100 * end.above) / 100  # the loss and the entropy are equal to two digits
     figure.suptitle(

@@ -31,10 +31,10 @@ class Ladder:
         above = {rung.id: self.heights[rung.id].above for rung in self.rungs if rung.id in self.heights}
         if min(above.values()) < 0:
             return "One model is below the entropy, which no honest predictor can beat"
-        first, *_, last = [above[rung.id] for rung in self.rungs if not rung.aside and rung.honest] * 2
+        first, *_, last = [self.heights[rung.id] for rung in self.rungs if not rung.aside and rung.honest] * 2
         if len(above) == 1:
-            return f"The lowest rung: {first:.2f} nats above the entropy"
-        return f"The loss falls from {first:.2f} at rung 1 to {last:.2f} nats above the entropy"
+            return f"The lowest rung: {first.above:.2f} nats above the entropy"
+        return f"The loss falls from {first.mean:.2f} to {last.mean:.2f} nats, {last.above:.2f} above the entropy"
 
     def lines(self) -> list[str]:
         """Return the picture as text, one line for each rung."""

@@ -125,7 +125,7 @@ RUNGS = {
             "four_bare", "gpt", "four blocks without norms",
             replace(_NORMED, n_layers=4, norms=False), _P6, 80, aside=True,
         ),
-        Rung(SHIPPED, "training", "the full budget: the model that ships", replace(_NORMED, n_layers=4), (), 0),
+        Rung(SHIPPED, "training", "the course’s model: wider, trained longer", replace(_NORMED, n_layers=4), (), 0),
     )
 }  # fmt: skip
 

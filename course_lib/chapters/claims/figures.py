@@ -73,9 +73,12 @@ def _list(values: Sequence[float]) -> str:
 SENTENCE = re.compile(r"(?<=[.)]) (?=[A-Z(])")  # between two sentences
 
 
-def headlines(rows: Sequence[tuple[str, str, str]], title: str) -> Figure:
-    """Draw some claims with what was found: (verdict, claim, finding) for each, in as many whole sentences as fit."""
-    figure, axes = new_figure(WIDE, 0.65 + 0.6 * len(rows))
+def headlines(rows: Sequence[tuple[str, str, str]], title: str, sources: Sequence[str] = ()) -> Figure:
+    """Draw some claims with what was found: (verdict, claim, finding) for each, in as many whole sentences as fit.
+
+    sources: who says each claim; they go in grey below the claims.
+    """
+    figure, axes = new_figure(WIDE, 0.65 + (0.75 if sources else 0.6) * len(rows))
     for row, (verdict, claim, finding) in enumerate(rows):
         colour, sign = MARKS[verdict]
         axes.plot([0.012], [row], sign, color=colour, markersize=11, markeredgecolor="white")
@@ -83,7 +86,12 @@ def headlines(rows: Sequence[tuple[str, str, str]], title: str) -> Figure:
             sentences = SENTENCE.split(said)
             while len(lines := textwrap.wrap(" ".join(sentences), width)) > 3 and len(sentences) > 1:
                 sentences.pop()
-            axes.text(x, row, "\n".join(lines), va="center", fontsize=FONT - 2.5, linespacing=1.15, color=INK)
+            by = sources[row] if sources and said == claim else ""
+            text = "\n".join([*lines, *[""] * bool(by)])
+            axes.text(x, row, text, va="center", fontsize=FONT - 2.5, linespacing=1.15, color=INK)
+            if by:
+                below = "\n".join([*[""] * len(lines), f"({by})"])
+                axes.text(x, row, below, va="center", fontsize=FONT - 2.5, linespacing=1.15, color=GREY)
         axes.axhline(row + 0.5, color=LIGHT, linewidth=0.8)
     for place, (verdict, (colour, sign)) in enumerate(MARKS.items()):
         x = 0.012 + (0.0, 0.13, 0.245, 0.35, 0.52)[place]

@@ -227,5 +227,11 @@ def picture(path: Path = ASSETS / "claims.png") -> Path:
     """Draw FOR_THE_README with what was found into a file."""
     findings = recorded()
     title = overview_title([each.verdict for each in findings.values()])
-    path.write_bytes(png(headlines(headline_rows(findings, FOR_THE_README), title)))
+    sources, rows = [find(id).by for id in FOR_THE_README], headline_rows(findings, FOR_THE_README)
+    # A false claim is answered by what was measured; for the others, the reason says more.
+    rows = [
+        (verdict, claim, f"{findings[id].measured}. {because}" if verdict == "refuted" else because)
+        for id, (verdict, claim, because) in zip(FOR_THE_README, rows)
+    ]
+    path.write_bytes(png(headlines(rows, title, sources)))
     return path

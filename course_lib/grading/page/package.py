@@ -205,7 +205,7 @@ def _readme(text: str) -> str:
             "Linux, a plain installation of torch”, and a line on the licences that begins with “The code is under”"
         )
     commands = [
-        "## The commands",
+        "## Everyday use and other systems",
         "If you have cloned the course with git, `.venv/bin/python -m course_lib start --pull` first fetches what your "
         "teacher has released since. Nothing that you wrote is overwritten.",
         "If something is wrong, `.venv/bin/python -m course_lib doctor` says what it is and how to fix it.",
