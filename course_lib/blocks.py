@@ -52,27 +52,27 @@ class TransformerBlock(Layer):
     def forward(
         self, x: Float[Tensor, "B T d_model"], mask: Bool[Tensor, "..."] | None = None,
         context: Float[Tensor, "B S d_model"] | None = None, context_mask: Bool[Tensor, "..."] | None = None,
-        context_cache: KVCache | None = None, **who: Any,
+        context_cache: KVCache | None = None, **options: Any,
     ) -> Float[Tensor, "B T d_model"]:  # fmt: skip
         """Return the residual stream after all branches.
 
         Args:
             mask: boolean, for attention within x: True = may attend, broadcastable to (B, H, T, T).
             context: the sequence that cross_attention attends to, with context_mask (B, H, T, S) and context_cache.
-            who: other arguments of the attention within x, as in MultiHeadAttention: rotary, score_bias, cache.
+            options: other arguments of the attention within x, as in MultiHeadAttention: rotary, score_bias, cache.
         """
         require_context(context, self.cross_attention is not None)
-        who |= {"mask": mask, "is_causal": self.is_causal}
+        options |= {"mask": mask, "is_causal": self.is_causal}
         other = {"context": context, "mask": context_mask, "cache": context_cache}
         if self.parallel:
-            found = self.dropout(self.attention(self.norm1(x), **who))
+            found = self.dropout(self.attention(self.norm1(x), **options))
             return x + found + self.dropout(self.feed_forward(self.norm2(x)))
         if self.pre_norm:
-            x = x + self.dropout(self.attention(self.norm1(x), **who))
+            x = x + self.dropout(self.attention(self.norm1(x), **options))
             if self.cross_norm is not None and self.cross_attention is not None:
                 x = x + self.dropout(self.cross_attention(self.cross_norm(x), **other))
             return x + self.dropout(self.feed_forward(self.norm2(x)))
-        x = self.norm1(x + self.dropout(self.attention(x, **who)))
+        x = self.norm1(x + self.dropout(self.attention(x, **options)))
         if self.cross_norm is not None and self.cross_attention is not None:
             x = self.cross_norm(x + self.dropout(self.cross_attention(x, **other)))
         return self.norm2(x + self.dropout(self.feed_forward(x)))

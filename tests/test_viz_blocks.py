@@ -33,8 +33,8 @@ def test_the_depth_slider_draws_the_gradient_of_every_layer(depth, gain, scale):
         assert line.get_xdata().tolist() == list(range(1, depth + 1))
         assert line.get_ydata() == pytest.approx(tanh_gradients(depth, skip, gain, scale))
     first = figures.power(tanh_gradients(depth, True, gain, scale)[0])
-    assert f"gets {first} with x +" in live.text
-    assert f"{first} reaches the first with x +" in live.drawing.headline.get_text()
+    assert f"gets {first} with the skip" in live.text
+    assert f"{first} reaches the first with the skip" in live.drawing.headline.get_text()
 
 
 def test_a_gradient_of_zero_has_no_place_on_a_logarithmic_axis_and_is_left_out():
@@ -42,7 +42,7 @@ def test_a_gradient_of_zero_has_no_place_on_a_logarithmic_axis_and_is_left_out()
     live.render(scale=0.0)
     assert live.drawing.plain.get_xydata().size == 0
     assert live.drawing.skip.get_ydata() == pytest.approx([8.0] * 50)
-    assert "8 with x + and 0 without" in live.text
+    assert "8 with the skip and 0 without" in live.text
 
 
 def test_the_two_names_at_the_ends_never_touch():

@@ -108,8 +108,8 @@ def vanishing() -> Measurement:
         ),
         values=tuple(medians.values()),
         figures={"width": width},
-        because="Fifty factors are multiplied, so factors slightly below 1 vanish and factors slightly above 1 "
-        "explode. Weights can be tuned between the two, but only in a narrow range.",
+        because="A product of fifty factors slightly below 1 vanishes, and one of factors slightly above 1 explodes. "
+        "Weights can be tuned between the two, but only in a narrow range.",
     )
 
 
@@ -446,8 +446,7 @@ def why_residual_verdict(ratios: list[float]) -> str:
         quote="The residual connections are introduced to avoid vanishing gradient issues and stabilize the training "
         "process.",
     ),
-    control="the same untrained stacks of 8 and 24 blocks with residuals; and stacks without residuals whose "
-    "attention is initialized to each token itself",
+    control="the same untrained stacks of 8 and 24 blocks with residuals",
     verdict=why_residual_verdict,
     seeds=SEEDS,
 )
@@ -466,11 +465,10 @@ def why_residual() -> Measurement:
             ]
             ratios[part].append(statistics.median(lone / joined for lone, joined in pairs))
         cosines.append(statistics.fmean(each.cosine for each in without))
-    apart = statistics.fmean(stack_profile("no residual", 8, seed=seed, start="own token").cosine for seed in SEEDS)
     names = zip(("queries", "keys", "values", "feed-forward"), ratios.values())
     return Measurement(
-        measured=f"without residuals two tokens have a cosine of {cosines[0]:.2f} after 8 blocks, or {apart:.1f} if "
-        "each first attends mostly to itself",
+        measured=f"without residuals two tokens have a cosine of {cosines[0]:.2f} after 8 blocks, and queries and keys "
+        f"get {_short(max(ratios['q_proj'][0], ratios['k_proj'][0]))} times the gradient that they get with residuals",
         rows=(
             ("gradient without residuals over that with them (median)", "8 blocks", "24 blocks"),
             *((name, _short(few), _short(many)) for name, (few, many) in names),
@@ -555,8 +553,8 @@ def no_residual(size: Size) -> Measurement:
     }
     said = {arm: _half(each.mean) for arm, each in best.items()}
     return Measurement(
-        measured=f"without residuals eight blocks end at about {said['no residual', 'own token']} nats if each token "
-        f"first attends mostly to itself, and at {said['no residual', 'xavier']} from Xavier’s weights",
+        measured=f"without residuals eight blocks end at about {said['no residual', 'own token']} nats from weights "
+        f"with which each token attends mostly to itself, and at {said['no residual', 'xavier']} from Xavier’s weights",
         rows=(
             (f"nats after {steps} steps, about", "without residuals", "with residuals"),
             *(
@@ -571,7 +569,7 @@ def no_residual(size: Size) -> Measurement:
             "designed": list(best["no residual", "own token"].losses),
             "frequencies": frequency_loss(),
         },
-        because="Residuals are not the only way to carry a token's own vector past the attention; suitable weights "
+        because="Residuals are not the only way to carry a token’s own vector past the attention; suitable weights "
         "can do it as well. From the same weights, the blocks with residuals still end lower.",
     )
 
@@ -629,8 +627,9 @@ def warmup(size: Size) -> Measurement:
         measured=_with_warmup(steps, costs),
         values=tuple(loss for runs in losses.values() for each in runs for loss in each.losses),
         figures=costs,
-        because="It depends on the initial weights. From large ones a warm-up helps post-norm more than pre-norm, from "
-        "small ones less. A shorter warm-up, over a tenth of the steps, helps less, but in the same order.",
+        because="It depends on the initial weights. From large weights a warm-up helps post-norm more than pre-norm; "
+        "from small weights it helps post-norm less. A warm-up over a tenth of the steps helps less, with the same "
+        "ranking.",
     )
 
 
@@ -729,7 +728,7 @@ def large_rates(size: Size) -> Measurement:
             (
                 f"{steps} steps without a warm-up",
                 "all runs learn up to",
-                f"learn, of {len(SEEDS) * len(WITHOUT_WARM_UP)}",
+                f"runs that learn ({len(WITHOUT_WARM_UP)} rates × {len(SEEDS)} seeds)",
             ),
             *(
                 (f"{order}-norm, {weights} weights", f"{rates[arm]:g}", f"{runs[arm]}")
@@ -739,8 +738,9 @@ def large_rates(size: Size) -> Measurement:
         ),
         values=tuple(rates.values()),
         figures={"rates": rates, "runs": runs},
-        because="It depends on how the two are combined. Either change alone allows larger rates; both together allow "
-        "smaller rates than either alone, because at the next one a run does not learn.",
+        because="It depends on how the two are combined. Either change alone allows larger rates. Together they allow "
+        f"a rate of only {rates['pre_small']:g}: at the next one at least one of {len(SEEDS)} runs fails, although "
+        "most runs at higher rates learn.",
     )
 
 

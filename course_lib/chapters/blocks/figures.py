@@ -162,7 +162,7 @@ class GradientByLayer(Drawing):
             name.set_position((depth * 1.03 + 0.3, 10**end))
         first = [power(float(row[0])) for row in (self.with_skip, self.without)]
         self.headline.set_text(
-            f"Through {depth} layer{'s' * (depth > 1)}: {first[0]} reaches the first with x +, {first[1]} without"
+            f"Through {depth} layer{'s' * (depth > 1)}: {first[0]} reaches the first with the skip, {first[1]} without"
         )
 
 

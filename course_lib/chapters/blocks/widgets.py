@@ -33,7 +33,7 @@ def depth_slider() -> LiveFigure:
         skip, plain = (row[0] for row in measure(depth, gain, scale))
         return (
             f"{depth} layer{'s' * (depth > 1)}, gain {gain:g}, branch × {scale:g}. The gradient at the output has "
-            f"size 8; the first layer gets {power(skip)} with x + and {power(plain)} without."
+            f"size 8; the first layer gets {power(skip)} with the skip and {power(plain)} without."
         )
 
     controls = {
@@ -177,7 +177,7 @@ def explore_gradients(function: Callable) -> LiveFigure:
         if problem:
             return figures.GradientByDepth([0.0] * 8, [0.0] * 8, depths, "No gradients to show")
         here = depths.index(depth)
-        found = f"{power(with_skip[here])} reaches the input with x +, {power(without[here])} without"
+        found = f"{power(with_skip[here])} reaches the input with the skip, {power(without[here])} without"
         title = f"Yours, {depth} layer{'s' * (depth > 1)}: {found}"
         return figures.GradientByDepth(with_skip, without, depths, title)
 

@@ -220,14 +220,14 @@ def nonlinearity(size: Size) -> Measurement:
 def swiglu_size_verdict() -> str:
     """Count, for two thirds of the width.
 
-    by construction: three matrices of two thirds of the width have as many weights as two of the full width
+    by construction: three matrices with two thirds of the width have as many weights as two of the full width
     """
     return "by construction"
 
 
 @experiment(
     "feed_forward.swiglu_size",
-    claim="SwiGLU's three matrices need two thirds of the hidden units to keep the number of parameters.",
+    claim="SwiGLU’s three matrices need two thirds of the hidden units to keep the number of parameters.",
     source=SHAZEER(
         place="§ 2",
         quote="All of these layers have three weight matrices, as opposed to two for the original FFN. To keep the "
@@ -246,7 +246,7 @@ def swiglu_size() -> Measurement:
         f"the standard one, and {equal:.2f} times at equal width",
         values=(by_rule, equal),
         figures={},
-        because="Three matrices of two thirds of the width have as many weights as two of the full width. Not every "
+        because="Three matrices with two thirds of the width have as many weights as two of the full width. Not every "
         "model follows the rule: Llama 3 8B uses 14,336 units.",
     )
 
@@ -294,7 +294,7 @@ def swiglu_quality(size: Size) -> Measurement:
         f"{gelu.mean:.2f} with GELU",
         values=swiglu.losses,
         figures={"lead": lead},
-        because="In this small model SwiGLU has the highest loss when training starts from GPT-2's small initial "
+        because="In this small model SwiGLU has the highest loss when training starts from GPT-2’s small initial "
         "weights. The paper reports a lead of a few hundredths of a nat, in a larger model after long training.",
     )
 
@@ -314,9 +314,9 @@ def capital_questions(tokenizer: WordTokenizer, wording: str = ASKED) -> tuple[I
 
 # The criteria for choosing units, by how far they raise this: (logits (N, V), answers (N,)) -> (N,).
 CRITERIA = {
-    "the capital's lead over all capitals": lambda logits, answers: _own(logits, answers) - logits[:, answers].mean(1),
-    "the capital's own logit": lambda logits, answers: _own(logits, answers),
-    "the capital's log-probability": lambda logits, answers: _own(logits.log_softmax(dim=-1), answers),
+    "the capital’s lead over all capitals": lambda logits, answers: _own(logits, answers) - logits[:, answers].mean(1),
+    "the capital’s own logit": lambda logits, answers: _own(logits, answers),
+    "the capital’s log-probability": lambda logits, answers: _own(logits.log_softmax(dim=-1), answers),
 }
 LEAD, *_ = CRITERIA
 
@@ -440,12 +440,12 @@ def capitals() -> Measurement:
     lost, others_kept = zip(*(without_its_units(model, tokenizer, criterion) for criterion in CRITERIA))
     random_kept = fmean(kept_without_random_units(model, tokenizer, seed) for seed in SEEDS)
     return Measurement(
-        measured=f"removing a capital’s units loses it in {round(len(CAPITALS) * min(lost))} of {len(CAPITALS)} cases "
-        f"by every criterion and keeps {100 * min(others_kept):.0f}% to {100 * max(others_kept):.0f}% of the others; "
-        f"removing random units keeps {100 * random_kept:.0f}%",
+        measured=f"without its units a capital is lost in {round(len(CAPITALS) * min(lost))} of {len(CAPITALS)} cases "
+        f"by every criterion, and {100 * min(others_kept):.0f}% to {100 * max(others_kept):.0f}% of the others are "
+        f"kept; without as many random units {100 * random_kept:.0f}% are kept",
         values=others_kept,
         figures={"lost": list(lost), "others_kept": list(others_kept), "random_kept": random_kept},
-        because="It depends on the criterion. Units chosen by the capital's own logit include those that raise every "
+        because="It depends on the criterion. Units chosen by the capital’s own logit include those that raise every "
         "capital; a criterion that compares the capital with other words leaves these out.",
     )
 
