@@ -138,8 +138,8 @@ def input_slice() -> Measurement:
         f"{min(moved):.1f} times its own length; if W_Q read chunks, it would move by {max(chunked):.1f}",
         values=tuple(moved),
         figures={"moved": moved, "chunked": chunked},
-        because="W_Q comes before the split: each head reads all features of a token and writes its own slice. The "
-        "second comment in the same file says so.",
+        because="W_Q comes before the split, as the second comment in the same file says. Each head reads all features "
+        "of a token and fills its own slice of the concatenated result.",
     )
 
 
@@ -265,8 +265,8 @@ def one_big_head(size: Size) -> Measurement:
 
     one, two, itself = errors(2, 1), errors(2, 2), errors(1, 1)
     return Measurement(
-        measured=f"one head with freely chosen weights that imitates two leaves an error of {min(one):.0%} or more; "
-        f"two heads leave {max(two):.0%} or less",
+        measured=f"one head with freely chosen weights that imitates two leaves an error of {min(one):.0%} of their "
+        f"sum or more; two heads leave {max(two):.0%} or less",
         values=tuple(one),
         figures={"one": one, "two": two, "itself": itself},
         because="One head mixes the tokens in only one way per query; two heads mix them in two ways and keep the "
@@ -562,26 +562,32 @@ def looking_verdict(confident: list[float], others: list[float], above: list[flo
 def looking() -> Measurement:
     """Compare the confidence of each head, as Voita et al. define it, with what its removal costs."""
     confident, others, above = [], [], []
+    counts: list[list[int]] = []
     for seed in SEEDS:
         sure, needed = head_confidence(seed) > CONFIDENT, needed_heads(removal_costs(seed)[0])  # (layers, H) each
         confident.append(needed[sure].float().mean().item())
         others.append(needed[~sure].float().mean().item())
         above.append(needed[1:][~sure[1:]].float().mean().item())
-    needed_of = [f"{sum(each) / len(SEEDS):.0%}" for each in (confident, others, above)]
+        counts.append([int(each.sum()) for each in (needed[sure], needed[~sure], needed[1:][~sure[1:]])])
+    spans = [_span(each) for each in zip(*counts)]
+    totals = (int(sure.sum()), int((~sure).sum()), int((~sure[1:]).sum()))
     return Measurement(
-        measured=f"in this model {needed_of[0]} of the {sure.sum()} confident heads are needed, and {needed_of[1]} of "
-        f"the other {(~sure).sum()}",
+        measured=f"the model needs {spans[0]} of its {totals[0]} confident heads, and {spans[1]} of the other "
+        f"{totals[1]}",
         rows=(
             ("heads", "largest weight, on average", "needed"),
             *(
                 (name, f"{CONFIDENT} or less" if name.startswith("other") else f"above {CONFIDENT}", part)
-                for name, part in zip(("confident", "other", "other, above layer 0"), needed_of)
+                for name, part in zip(
+                    ("confident", "other", "other, above layer 0"),
+                    (f"{span} of {total}" for span, total in zip(spans, totals)),
+                )
             ),
         ),
         values=tuple(confident),
         figures={"confident": confident, "others": others, "above": above},
         because="A large weight shows where a head reads; removing the head shows whether the model needs it. Voita et "
-        "al. studied translation models, where most confident heads were important, but this is no general rule.",
+        "al. studied translation models, where most confident heads were important, but this is not a general rule.",
     )
 
 
@@ -662,12 +668,11 @@ def specialise() -> Measurement:
     pairs = [dissociations(removal_costs(seed)[0][..., 1:]) for seed in SEEDS]
     always = set.intersection(*map(set, pairs))
     return Measurement(
-        measured=f"in {len(always)} pairs of heads of one layer, the same for every seed, each head is needed for a "
-        "kind of question for which the other is not needed",
+        measured=f"{len(always)} pairs of heads, each in one layer and the same for every seed, divide the work: each "
+        "head is needed for a kind of question that can do without the other",
         values=tuple(float(len(each)) for each in pairs),
         figures={"pairs": [len(each) for each in pairs], "always": len(always)},
-        because="Removing one head costs one kind of answer, and removing another head of its layer costs another "
-        "kind. The attention weights do not show this: random heads differ as much in where they attend.",
+        because="Removing one head of such a pair costs one kind of answer, and removing the other costs another kind.",
     )
 
 
@@ -750,7 +755,7 @@ def copying() -> Measurement:
         values=tuple(induction),
         figures={"induction": induction, "ordinal": ordinal},
         because="It depends on the training text. Tinytown's lists always come in order, so counting is enough, and "
-        "this model counts: after two words comes the third.",
+        "this model counts: after two words it predicts the third.",
     )
 
 
@@ -966,8 +971,8 @@ def induction(size: Size) -> Measurement:
         ),
         values=[moves for *_, moves in kinds["two plain layers"]],
         figures=dict(zip(("plain_one", "plain_two", "smeared_one"), forms)),
-        because="It depends on the keys. The key of a token must hold the token before it. In a plain Transformer only "
-        "an earlier layer can write it there; smeared keys hold it from the start.",
+        because="It depends on the keys. The key of a token must contain the token before it. In a plain Transformer "
+        "only an earlier layer can write it there; smeared keys contain it from the start.",
     )
 
 
@@ -1048,5 +1053,5 @@ def how_many(size: Size) -> Measurement:
         values=tuple(sixteen),
         figures={"one": one, "sixteen": sixteen},
         because="It depends on the number of heads and on the length of training: after four times the steps, 16 heads "
-        "end level with 4. One head does no harm in this small model. Large translation models may differ.",
+        "reach the loss of 4. One head does no harm in this small model. Large translation models may differ.",
     )

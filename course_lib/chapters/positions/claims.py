@@ -434,7 +434,7 @@ def sinusoids_reach(size: Size) -> Measurement:
         values=rises,
         figures={"rises": rises},
         because="The formula has a value for every position, but training never used the later ones, and this small "
-        "model does not know what they mean. Press et al. 2022 measured the same in larger models.",
+        "model cannot use them. Press et al. 2022 measured the same in larger models.",
     )
 
 
