@@ -23,7 +23,7 @@ class TokenEmbedding(Layer):
             Features of size 1 / sqrt(d_model) become size 1, about as large as the position encoding.
 
     Parameters: `weight` (V, d_model), initialized from N(0, 0.02²). The small standard deviation matters when the same
-    table also produces the logits: with N(0, 1) an untrained model would be confident and wrong.
+    table also produces the logits: with N(0, 1), one token gets most of the probability in an untrained model.
     Shapes: ids (…), usually (B, T) → (…, d_model). Errors: ValueError for an id outside the table.
     Source: Vaswani et al. 2017, section 3.4; standard deviation as in GPT-2 (Radford et al. 2019).
     """

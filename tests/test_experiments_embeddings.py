@@ -77,7 +77,7 @@ def test_from_large_rows_two_animals_come_nearer_with_every_few_hundred_steps():
 
 
 # ----------------------------------------------------------------------------------------------------------- analogies
-def test_a_cube_has_ninety_six_parallelograms():
+def test_the_twelve_parallelograms_of_a_cube_give_ninety_six_sums():
     """From each of 8 corners two steps in disjoint, non-empty sets of directions: 3³ − 2 · 2³ + 1 = 12 pairs."""
     found = embeddings.parallelograms()
     assert len(found) == len(set(found)) == 8 * 12

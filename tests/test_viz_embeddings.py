@@ -102,8 +102,8 @@ def unanswered(*arguments):
         (raises, "IndexError: row 9 is not there"),
         (lambda weight, ids: None, "returns NoneType"),
         (lambda weight, ids: weight[ids[0]], "a tensor of shape (3, 3); expected a tensor of shape (1, 3, 3)"),
-        (lambda weight, ids: weight[ids - 1], "not the row that the id names"),
-        (all_nan, "not the row that the id names"),
+        (lambda weight, ids: weight[ids - 1], "not the row of the id"),
+        (all_nan, "not the row of the id"),
         (lambda weight: weight, "TypeError"),
     ],
 )

@@ -126,7 +126,7 @@ def similar_words(size: Size) -> Measurement:
 
 
 def parallelograms() -> list[tuple[str, str, str, str]]:
-    """(a, b, c, d): four roles such that a differs from b, in gender, age or rank, as d differs from c."""
+    """(a, b, c, d): four roles such that a differs from b, in gender, age or royalty, as d differs from c."""
     found = []
     for a in ROLES:
         for b in ROLES:
@@ -225,7 +225,7 @@ def analogies() -> Measurement:
         ),
         values=honest,
         figures={"trained": trained["all rows"], "counted": honest},
-        because="It depends on the table, even in Tinytown, where gender, age and rank vary independently of each "
+        because="It depends on the table, even in Tinytown, where gender, age and royalty vary independently of each "
         "other. In counted tables most of the success comes from leaving out the three words of the sum.",
     )
 
@@ -303,7 +303,7 @@ def tied_table() -> Measurement:
         values=like_output,
         figures={"like_input": like_input, "like_output": like_output},
         because="A tied table gets the sum of both gradients. A look-up reaches only the rows that it copies, but "
-        "every row computes a score, and every score takes part in the softmax.",
+        "every row computes a score. So a row learns mostly from what precedes its word.",
     )
 
 
@@ -431,10 +431,11 @@ def times_root_d(size: Size) -> Measurement:
     costs = [without - with_it for without, with_it in zip(best["without"].losses, best["with"].losses)]
     grown = statistics.fmean(end for _, end in best["without"].results)
     cost = round(statistics.fmean(costs), 1) + 0
+    end = f"{cost:.1f} nats per letter higher" if cost else "the same to 0.1 nats per letter"
     slow = best["without"].tried[RATES[0]] - best["with"].tried[RATES[0]]
     return Measurement(
         measured=f"without the factor, tokens grow in training from {ratios['without']:.2f} to {grown:.0f} times the "
-        f"size of their positions, and the loss ends {cost:.1f} nats per letter higher",
+        f"size of their positions, and the loss ends {end}",
         rows=(
             ("learning rate", "loss without the factor, minus loss with it"),
             ("the best for each", f"{cost:.1f}"),

@@ -54,11 +54,11 @@ def pick_rows(
         if problem:
             return problem
         told = "; ".join(
-            f"position {place} holds {', '.join(f'{number:g}' for number in row)}"
-            for place, row in enumerate(result.tolist())
+            f"position {place}, id {id}: {', '.join(f'{number:g}' for number in row)}"
+            for place, (id, row) in enumerate(zip(ids, result.tolist()))
         )
         fine = torch.equal(result, weight[ids])
-        verdict = "Each position holds the row that its id names." if fine else "That is not the row that the id names."
+        verdict = "Each position gets the row of its id." if fine else "That is not the row of the id."
         return f"{told}. {verdict}"
 
     names = ("first", "second", "third")
@@ -231,7 +231,7 @@ def analogies(tables: Mapping[int, Tensor], tokenizer: WordTokenizer, function: 
 
 
 def fourth_corner(a: str, b: str, c: str) -> str | None:
-    """Who differs from c as a differs from b, in gender, age and rank? None if no one does."""
+    """Who differs from c as a differs from b, in gender, age and royalty? None if no one does."""
     corner = []
     for of_a, of_b, of_c in zip(ROLES[a], ROLES[b], ROLES[c]):
         if of_a != of_b and of_c != of_b:
