@@ -433,7 +433,7 @@ def cache_equal() -> Measurement:
         values=tuple(changed / n for changed, n in found[1]),
         figures={"double": 10.0 ** below[0], "single": single, "bfloat16": bfloat16, "float16": float16},
         because="It depends on the 16-bit format: bfloat16 keeps 8 binary digits of a number, float16 keeps 11. The "
-        "cache approximates nothing, but sums in a different order round differently.",
+        "cache approximates nothing, but the numbers are added in a different order, so the rounding differs.",
     )
 
 
@@ -500,13 +500,13 @@ def time_exponent() -> Measurement:
         rows=(
             ("exponent of the length", "64 to 256 tokens", "512 to 2,048 tokens"),
             ("fused kernel", f"{brief:.1f}", f"{kernel:.1f}"),
-            ("a whole layer, d_model = 512", "–", f"{whole:.1f}"),
+            ("an attention layer, d_model = 512", "–", f"{whole:.1f}"),
             ("one linear layer", "–", f"{one:.1f}"),
         ),
         values=tuple(each[0] for each in exponents),
         figures={"kernel": round(kernel, 2), "short": round(brief, 2), "layer": round(whole, 2)},
         because="It depends on the length and on what is timed. The kernel compares every pair, so its time is "
-        "quadratic in long texts. The four linear layers take linear time, and in wide models most of the total.",
+        "quadratic in long texts. The four linear layers take linear time, and in wide models they take most of it.",
     )
 
 
@@ -570,8 +570,8 @@ def cache_time() -> Measurement:
     counted_whole = slope(long, [forward_flops(config, T) for T in long])
     counted_cached = slope(long, [forward_flops(config, 1, cached=T - 1) for T in long])
     return Measurement(
-        measured=f"with the cache, the cost of one more token grows with the length to the power {cached:.1f} in "
-        f"short texts, and to the power {counted_cached:.1f} in very long ones",
+        measured=f"with the cache, the time of one more token grows with the length to the power {cached:.1f} in "
+        f"short texts; its operations grow to the power {counted_cached:.1f} in very long ones",
         rows=(
             ("exponent of the length", "up to 512 tokens (time)", "very long texts (operations)"),
             ("with the cache", f"{cached:.1f}", f"{counted_cached:.1f}"),

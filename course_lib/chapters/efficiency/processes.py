@@ -12,22 +12,22 @@ from course_lib.gpt import DecoderOnly
 
 def train() -> None:
     """Train a small model together with the other processes, and print the loss of the last step."""
-    torch.manual_seed(0)  # the same weights and the same batches in every process ...
+    torch.manual_seed(0)  # every process has the same weights and the same batches
     model = DecoderOnly(TransformerConfig(vocab_size=50, d_model=32, n_heads=2, n_layers=1, max_seq_len=16))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 
-    # After the optimizer: what torch loads for it would otherwise keep the group and its threads alive.
+    # Create the optimizer first: otherwise the program may not end.
     dist.init_process_group("gloo")  # "nccl" on GPUs
     rank, processes = dist.get_rank(), dist.get_world_size()
     for _ in range(20):
-        batch = torch.randint(5, (8, 17))
-        mine = batch[rank::processes]  # ... of which each process takes its rows
+        batch = torch.randint(5, (8, 17))  # only 5 of the 50 tokens, so that there is something to learn
+        mine = batch[rank::processes]  # each process takes its own rows
         _, loss = model(mine[:, :-1], mine[:, 1:])
         optimizer.zero_grad()
         loss.backward()
         for gradient in [parameter.grad for parameter in model.parameters() if parameter.grad is not None]:
-            dist.all_reduce(gradient)  # the sum over the processes ...
-            gradient /= processes  # ... and so the mean over the whole batch
+            dist.all_reduce(gradient)  # the sum over the processes
+            gradient /= processes  # the mean over the whole batch
         optimizer.step()
 
     total = loss.detach()

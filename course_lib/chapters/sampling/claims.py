@@ -154,7 +154,7 @@ def sure_keeps() -> Measurement:
         measured=f"where only one word is possible, top-p keeps {means[1.0][0]:.1f} tokens at T = 1, and "
         f"{means[2.0][0]:.0f} at T = 2",
         rows=(
-            ("tokens kept where …", "one word is possible", f"at least {OPEN} are"),
+            ("tokens kept where …", "one word is possible", f"{OPEN} or more words are possible"),
             ("top-p, p = 0.9, T = 1", f"{means[1.0][0]:.1f}", f"{k}"),
             ("top-p, p = 0.9, T = 2", f"{means[2.0][0]:.0f}", f"{means[2.0][1]:.0f}"),
             (f"top-k, k = {k}", f"{same}", f"{k}"),
@@ -162,7 +162,7 @@ def sure_keeps() -> Measurement:
         values=[many / one for one, many in found[1.0]],
         figures={"at_one": [list(pair) for pair in found[1.0]], "at_two": [list(pair) for pair in found[2.0]]},
         because="It depends on the temperature. Where only one word is possible, it has nearly all the probability at "
-        "T = 1, so top-p keeps little more. At T = 2 part of the probability is in the tail, even there.",
+        "T = 1, so top-p keeps hardly any other. At T = 2 part of the probability is in the tail, even there.",
     )
 
 
@@ -250,7 +250,7 @@ def most_probable() -> Measurement:
         values=[other[0] - one[0] for one, other in zip(greedy, searched)],
         figures={"greedy": greedy, "searched": searched},
         because="It depends on the beginning. Where the first words of greedy search are a poor choice, the beams find "
-        "a better story. Elsewhere they find a shorter one, or nothing better.",
+        "a more probable text that is no shorter. Elsewhere it is shorter, or no more probable.",
     )
 
 
@@ -319,7 +319,7 @@ def circles() -> Measurement:
         ),
         values=greedy,
         figures={"greedy": greedy, "drawn": drawn},
-        because="Without randomness the same past leads to the same next word. Our wording leaves out von Platen’s "
+        because="Without randomness the same context leads to the same next word. Our wording leaves out von Platen’s "
         "“quickly”: here the first repeat comes late, and the model sees only 96 tokens at a time.",
     )
 
