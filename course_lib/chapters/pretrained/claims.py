@@ -780,8 +780,8 @@ def lora_forgets(size: Size) -> Measurement:
     saved_at_end = [round(one - other, 1) for one, other in zip(*old)]
     new, kept = [best.mean for best in ends], [statistics.fmean(each) for each in old]
     return Measurement(
-        measured=f"when both have learned the second town equally well, the loss in Tinytown has risen from 0.7 nats to "
-        f"{whole.mean:.1f} with all weights and to {thin.mean:.1f} with LoRA",
+        measured="when both have learned the second town equally well, the loss in Tinytown has risen from 0.7 nats "
+        f"to {whole.mean:.1f} with all weights and to {thin.mean:.1f} with LoRA",
         rows=(
             ("loss in Tinytown", "all weights", "LoRA"),
             (f"at {SAME} in the second town, rate that forgets least", f"{whole.mean:.1f}", f"{thin.mean:.1f}"),
@@ -791,6 +791,6 @@ def lora_forgets(size: Size) -> Measurement:
         ),
         values=saved_at_end,
         figures={"saved": saved, "saved_at_end": saved_at_end},
-        because="For the same gain both methods forget equally, and a lower rate forgets less; trained to the end, LoRA "
-        "forgets more here. The authors fine-tuned a model of 7 billion parameters.",
+        because="For the same gain both methods forget equally, and a lower rate forgets less; trained to the end, "
+        "LoRA forgets more here. The authors fine-tuned a model of 7 billion parameters.",
     )
