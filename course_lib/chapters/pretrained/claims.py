@@ -548,7 +548,7 @@ def encoder_verdict(topic: float, who: float, who_strict: float) -> str:
         "surprisingly little",
     ),
     control="The same lines and the same trained word vectors, with random blocks. For comparison: the word vectors "
-    "alone, which cannot tell who chased whom, and counted words. The probe has the same data for all.",
+    "alone, which cannot tell who chased whom. The probe has the same data for all.",
     verdict=encoder_verdict,
     seeds=SEEDS,
 )
