@@ -281,7 +281,7 @@ def test_letters_of_a_text_are_learned_and_written(filled, tmp_path):
 def test_a_file_that_is_not_equal_is_refused_before_it_is_trained(filled, tmp_path, capsys):
     right, wrong, _ = FAULTS["Norm"]
     saved(tmp_path, filled.replace(right, wrong))
-    for path, said in ((tmp_path / "my_gpt.py", "The first difference: Norm"), (tmp_path / "other.py", "begin()")):
+    for path, said in ((tmp_path / "my_gpt.py", "The first difference is in Norm"), (tmp_path / "other.py", "begin()")):
         with pytest.raises(SystemExit):
             records.main([str(path)])
         assert said in capsys.readouterr().err

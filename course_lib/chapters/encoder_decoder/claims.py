@@ -174,7 +174,7 @@ def alignment(size: Size) -> Measurement:
     same = [i == j for english, _ in pairs.sample(200) for i, j in pairs.alignment(english)]
     return Measurement(
         measured=f"the best head of the course's translator looks most at the translated word for {aligned[0]:.0%} of "
-        f"the French words; in three other translators it does so for {_tenths(aligned[1:])}",
+        f"the French words; the best head of three other translators does so for {_tenths(aligned[1:])}",
         values=aligned,
         figures={"aligned": aligned},
         because="It depends on the word and on the training run. An auxiliary (a, ont) often has no separate "
@@ -182,7 +182,7 @@ def alignment(size: Size) -> Measurement:
         rows=(
             ("French words of the course's translator", "most weight on the translated word"),
             *((kind, f"{by_kind[kind]:.0%}") for kind in ("nouns", "adjectives", "articles", "auxiliaries")),
-            ("all, if it looked at the same position", f"{statistics.fmean(same):.0%}"),
+            ("control: the English word at the same position", f"{statistics.fmean(same):.0%}"),
         ),
     )
 
@@ -267,16 +267,17 @@ def heads(size: Size) -> Measurement:
     between = [each["between the two"][0] for each in lost]
     of_self = [[each[kind] for kind in ("encoder", "decoder")] for each in lost]
     return Measurement(
-        measured=f"without one head of the cross-attention {_tenths(between)} of the words go wrong; without a whole "
-        f"self-attention, {_tenths([each[kind][1] for each in lost for kind in ('encoder', 'decoder')])} do",
+        measured="without a whole self-attention only "
+        f"{_tenths([each[kind][1] for each in lost for kind in ('encoder', 'decoder')])} of the words go wrong; "
+        f"without one head of the cross-attention, {_tenths(between)} do",
         values=between,
         figures={
             "between": between,
             "self_attention": [max(one for one, _ in pair) for pair in of_self],
             "all_of_self": [min(whole for _, whole in pair) for pair in of_self],
         },
-        because="A head of the cross-attention is needed most here. But this language is so simple that a whole "
-        "self-attention is hardly needed, so its heads say little about large translators.",
+        because="Our self-attentions are hardly needed at all, so the comparison of their heads decides nothing about "
+        "large translators.",
         rows=(("words that go wrong, to the nearest 10%", "without one head", "without all"), *rows),
     )
 
@@ -531,8 +532,9 @@ def both_sides(size: Size) -> Measurement:
         f"from the left, and {said[2]} if it scores the whole sentence",
         values=[one - other for one, other in zip(both, left)],
         figures={"both": list(both), "left": list(left), "scored": list(scored)},
-        because="It depends on how the decoder is asked. The words after a blank often decide it. A decoder that "
-        "scores sentences uses them as well. After four times the steps the encoder has caught up with it.",
+        because="It depends on how the decoder is used. The words after a blank often decide what fits. A decoder that "
+        "scores sentences uses them as well. After four times the steps the encoder has caught up with this "
+        "decoder.",
     )
 
 

@@ -99,7 +99,7 @@ def translator_curve(losses: Sequence[float], guessing: float) -> Figure:
     # Each label where the curve is far.
     end_of_axis, guess = 0.99 * len(losses), f"guessing among all words: {guessing:.1f}"
     axes.text(end_of_axis, guessing + 0.08, guess, ha="right", fontsize=FONT, color=INK)
-    axes.text(0.01 * len(losses), 0.08, "a perfect translator: 0", fontsize=FONT, color=INK)
+    axes.text(0.01 * len(losses), 0.08, "0", fontsize=FONT, color=INK)
     axes.set(xlabel="step", ylabel="loss (nats per French token)", ylim=(-0.2, guessing + 0.7), xlim=(0, len(losses)))
     end = float(np.mean(losses[-20:]))
     headline(figure).set_text(f"In {len(losses)} steps the loss falls from {losses[0]:.1f} to {end:.1f} nats")

@@ -64,7 +64,7 @@ def translation_explorer(model: EncoderDecoder, tokenizer: WordTokenizer, layer:
         source, target, weights = cross_weights(model, tokenizer, english, french)
         return Look(french, source, target, weights[layer], _alignment(english, french))
 
-    return _translations(look, model.config.n_heads)
+    return _translations(look, model.config.n_heads, head=0)
 
 
 def _alignment(english: str, french: str) -> list[tuple[int, int]]:
@@ -73,7 +73,7 @@ def _alignment(english: str, french: str) -> list[tuple[int, int]]:
     return pairs.alignment(english) if french == pairs.translate(english) else []
 
 
-def _translations(look: Callable[..., Look], n_heads: int, **more) -> LiveFigure:
+def _translations(look: Callable[..., Look], n_heads: int, head: int | None = None, **more) -> LiveFigure:
     """Show the live figure of a translation: look(english, …) returns what to show. more: further controls of
     it."""
     look = cache(look)
@@ -110,7 +110,11 @@ def _translations(look: Callable[..., Look], n_heads: int, **more) -> LiveFigure
         "size": dropdown("size", {word or "(none)": word for word in SIZES}, "big"),
         "colour": dropdown("colour", {word or "(none)": word for word in COLOURS}, "black"),
         "predicate": dropdown("what happened", list(PREDICATES), "did not bite a cow"),
-        "head": dropdown("head", {**{str(i): i for i in range(n_heads)}, "mean of all": n_heads}, n_heads - 1),
+        "head": dropdown(
+            "head",
+            {**{str(i): i for i in range(n_heads)}, "mean of all": n_heads},
+            n_heads - 1 if head is None else head,
+        ),
     }
     controls |= more
     for control in controls.values():
@@ -221,7 +225,7 @@ def explore_block(function: Callable) -> LiveFigure:
             )
         return Look(french, source, target, weights[0], _alignment(english, french), note=note)
 
-    return _translations(look, model.config.n_heads)
+    return _translations(look, model.config.n_heads, head=0)
 
 
 def blank_explorer(

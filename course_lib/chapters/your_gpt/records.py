@@ -69,7 +69,7 @@ def recorded_heights() -> dict[str, Height]:
     steps, grammar = kept["tinytown"]["steps"], kept["tinytown"]["grammar"]
     return {
         f"complete my_gpt.py, {steps:,} steps": Height((kept["tinytown"]["nats"],), grammar),
-        f"the library's with RoPE, {steps:,} steps": Height((kept["rope"]["nats"],), grammar),
+        f"the library's GPT with RoPE, {steps:,} steps": Height((kept["rope"]["nats"],), grammar),
     }
 
 

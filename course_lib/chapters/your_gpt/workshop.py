@@ -204,7 +204,7 @@ class Difference:
     why: str = ""
 
     def __str__(self) -> str:
-        said = self.why or f"differs by {self.largest:.2g} at most, {TOLERANCE:g} is allowed"
+        said = self.why or f"differs by up to {self.largest:.2g} (allowed: {TOLERANCE:g})"
         return f"{self.stage}: `{self.name}` {said}"
 
 
@@ -224,7 +224,9 @@ class Parity:
                 lines.append(f"  {stage:<14} {by:<20} equal")
             elif self.first and stage == self.first.stage:
                 lines.append(f"  {stage:<14} {by:<20} DIFFERS")
-        head = "Every stage equals the library's" if self.first is None else f"The first difference: {self.first}"
+        if self.first and self.first.stage != STAGES[-1]:
+            lines.append("  The comparison stopped here; the remaining stages were not compared.")
+        head = "Every stage equals the library's" if self.first is None else f"The first difference is in {self.first}"
         return "\n".join([head, *lines])
 
 
