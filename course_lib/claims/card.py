@@ -10,7 +10,7 @@ from tabulate import tabulate
 
 from course_lib.claims.registry import Experiment, Finding, find
 
-_CELL = "padding: 1px 10px; text-align: right"
+_CELL, _LEFT = (f"padding: 1px 10px; text-align: {side}" for side in ("right", "left"))
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ def rows_as_html(rows: Sequence[Sequence[str]]) -> str:
     if not rows:
         return ""
     head, *others = ([html.escape(cell) for cell in row] for row in rows)
-    names = "".join(f'<th scope="col" style="{_CELL}">{name}</th>' for name in head)
+    names = "".join(f'<th scope="col" style="{_LEFT if i == 0 else _CELL}">{name}</th>' for i, name in enumerate(head))
     lines = (
-        f'<tr><th scope="row" style="{_CELL}; text-align: left; font-weight: normal">{first}</th>'
+        f'<tr><th scope="row" style="{_LEFT}; font-weight: normal">{first}</th>'
         + "".join(f'<td style="{_CELL}">{cell}</td>' for cell in rest)
         + "</tr>"
         for first, *rest in others
