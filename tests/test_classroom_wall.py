@@ -57,7 +57,8 @@ for place in ("", *KNOWN):
 """
 LOOK = """
 import json, sys, time
-from course_lib.classroom import probe, remote, sandbox, session, views
+from course_lib.classroom.sandbox import probe, remote, session
+from course_lib.classroom.sandbox import stage as sandbox, visible_files as views
 from course_lib.classroom.sandbox.quotas import Quotas
 from course_lib.classroom.read.notebook_reader import Cell
 from course_lib.classroom.read.submission_reader import Notebook
