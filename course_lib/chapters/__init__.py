@@ -1,1 +1,1 @@
-"""What teaches, a folder for each chapter: claims, figures, live figures, exercises. `contents` lists the chapters."""
+"""What teaches, a folder for each chapter: claims, figures, live figures, exercises. `course.contents` lists them."""

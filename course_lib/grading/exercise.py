@@ -1,6 +1,6 @@
 """What an exercise's module is written with: cases, the stages that make them, and what stands in for a model.
 
-How to write an exercise: `pages.py`. The kinds of exercises: `kinds/`.
+How to write an exercise: `page/format.py`. The kinds of exercises: `kinds/`.
 """
 
 import inspect

@@ -1,7 +1,7 @@
 """Every exercise of the course, found by folder: `chapters/<slug>/exercises/<name>.md` is the exercise `<slug>.<name>`.
 
 A teacher's own pages stand in another folder, `DIR/<slug>/<name>.md`: `add_catalogue(DIR)`, or the environment variable
-COURSE_CATALOGUE. To write a page: `pages.py`.
+COURSE_CATALOGUE. To write a page: `format.py`.
 """
 
 import difflib

@@ -95,7 +95,7 @@ The other kinds:
     reflect             no points; ## Model answer, ## Rubric; ## Answer for the solutions; `min_words` in the head
 
 ## Afterwards holds what follows the check in the notebook, prose and python; ## For teachers stands in the solutions
-alone. `_chapter.md` in the same folder opens the chapter's notebook: `assemble.py`. A page that is not as described
+alone. `_chapter.md` in the same folder opens the chapter's notebook: `notebooks.py`. A page that is not as described
 here is refused with file, line and remedy.
 '''
 
