@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.arguments import require_arguments
 from course_lib.checks import is_number, require_at_least_one, require_count
 from course_lib.sampling import Draft, log_probabilities, stop_ids
 
@@ -54,7 +53,6 @@ def beam_search(
     length_penalty = float(length_penalty)  # the integer n ** 40 could be too large for a tensor
     draft = Draft(model, ids, left_padding, source_ids, source_mask, use_cache)
     stops = stop_ids(stop, draft.model.config.vocab_size).to(ids.device)
-    require_arguments(beam_search, locals())
     # Each beam has at most one continuation per stop id, so this many candidates always leave n_beams open. Greedy
     # decoding (one beam) ends at the stop id, so it needs no extra candidates.
     n_candidates = n_beams * (1 + len(stops)) if n_beams > 1 else 1

@@ -8,12 +8,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.cache import KVCache, cached_tokens
-from course_lib.checks import require_context, require_tokens
-from course_lib.config import TransformerConfig
+from course_lib.checks import require_context, require_switches, require_tokens
+from course_lib.config import TransformerConfig, require_config
 from course_lib.embeddings import TokenEmbedding
 from course_lib.feed_forward import FeedForward, SwiGLU
 from course_lib.heads import MultiHeadAttention
-from course_lib.linear import Layer
+from course_lib.layers import Layer
 from course_lib.masks import combine, window_mask
 from course_lib.normalization import LayerNorm, RMSNorm
 from course_lib.positions import RelativeBias, added_positions, relative_positions
@@ -34,6 +34,8 @@ class TransformerBlock(Layer):
 
     def __init__(self, config: TransformerConfig, cross_attention: bool = False):
         super().__init__()
+        require_config(config)
+        require_switches(cross_attention=cross_attention)
         sizes = config.d_model, config.n_heads, config.n_kv_heads, config.dropout, config.bias
         head = config.head_dim, config.qkv_bias, config.norm_eps if config.qk_norm else None
         self.is_causal = cross_attention or config.family == "decoder"
@@ -90,6 +92,8 @@ class Stack(Layer):
 
     def __init__(self, config: TransformerConfig, cross_attention: bool = False):
         super().__init__()
+        require_config(config)
+        require_switches(cross_attention=cross_attention)
         self.config = config
         scale = config.positions == "sinusoidal" or config.family == "encoder-decoder"
         self.token_embedding = TokenEmbedding(config.vocab_size, config.d_model, scale)

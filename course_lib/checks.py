@@ -1,7 +1,7 @@
 """Checks that all modules share: an error names the wrong argument where it enters, not ten calls later."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Integral, Real
 from operator import index
 from pathlib import Path
@@ -12,6 +12,7 @@ from torch import Tensor
 
 LARGEST = 10**15  # tokens, bytes or FLOPs that we only calculate with
 LARGEST_FLOAT = 10**300  # larger whole numbers are treated as too large for a float
+WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 ROOM = 1 << 35  # the most numbers in one tensor: 128 GiB in float32
 
 
@@ -387,9 +388,9 @@ def require_pairs(x: Tensor, angles: Tensor, interleaved: bool) -> None:
 
 def require_betas(betas: tuple[float, ...]) -> None:
     """Raise ValueError unless AdamW's two betas are numbers in [0, 1)."""
-    for beta in betas:
-        if not 0 <= beta < 1:
-            raise ValueError(f"betas must be numbers in [0, 1), got {betas!r}")
+    pair = isinstance(betas, tuple | list) and len(betas) == 2
+    if not pair or not all(is_number(beta) and 0 <= beta < 1 for beta in betas):
+        raise ValueError(f"betas must be two numbers in [0, 1), got {betas!r:.80}")
 
 
 def require_count(**counts: Any) -> None:
@@ -430,6 +431,7 @@ def require_called(model: torch.nn.Module, batch: tuple) -> Any:
 
 def require_trainable(model: torch.nn.Module) -> list[Tensor]:
     """Return the trainable parameters. Raise ValueError if there are none: training would change nothing."""
+    require_module(model=model)
     parameters: list[Tensor] = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not parameters:
         raise ValueError(
@@ -625,7 +627,7 @@ def require_alike(**given: Tensor) -> None:
         raise ValueError(f"{' and '.join(given)} must hold floats of one dtype on one device, got {said}")
 
 
-def require_device_of(x: Tensor, **others: Tensor | None) -> None:
+def require_device_of(x: Tensor, /, **others: Tensor | None) -> None:
     """Raise ValueError unless every named tensor that is given is on the device of x."""
     for name, other in others.items():
         if isinstance(other, Tensor) and other.device != x.device:
@@ -669,6 +671,9 @@ def require_prompts(
     """Raise ValueError unless a model of this family can continue these prompts; TypeError for a non-tensor."""
     optional = {"left_padding": left_padding, "source_ids": source_ids, "source_mask": source_mask}
     require_tensors(ids=ids, **{name: given for name, given in optional.items() if given is not None})
+    for name, given in {"ids": ids, "left_padding": left_padding, "source_ids": source_ids}.items():
+        if given is not None and (given.dtype not in WHOLE or given.is_meta):
+            raise ValueError(f"{name} must hold whole numbers, got {given.dtype} on {given.device}")
     if ids.ndim != 2 or ids.numel() == 0:
         raise ValueError(
             f"ids must be prompts of shape (B, T) with at least one token each, got shape {tuple(ids.shape)}: "
@@ -782,7 +787,9 @@ def require_next(batches: Iterator, step: int, steps: int) -> tuple:
 def require_stories(stories: list[list[int]], batch_size: int) -> None:
     """Raise ValueError unless there is a story, each has a token to predict, and batch_size is at least 1."""
     require_at_least_one(batch_size=batch_size)
-    if not stories or min(map(len, stories)) < 2:
+    rows = stories if isinstance(stories, list) else []
+    whole = all(isinstance(row, list) and len(row) > 1 and all(isinstance(i, int) for i in row) for row in rows)
+    if not rows or not whole:
         raise ValueError(f"stories must be lists of at least two ids, and at least one story, got {stories!r:.80}")
 
 
@@ -813,6 +820,7 @@ def require_rows_kept(rows: Tensor, key: Tensor | None) -> None:
 def require_some(**given: Any) -> None:
     """Raise ValueError if any named collection is empty."""
     for name, collection in given.items():
+        require_kind(Sequence, **{name: collection})
         if not len(collection):
             raise ValueError(f"{name} is empty: give at least one")
 
@@ -828,15 +836,6 @@ def require_generating(family: str) -> None:
     """Raise ValueError for a family that does not generate and therefore has no cache."""
     if family == "encoder":
         raise ValueError("family='encoder' does not generate, so it has no cache: use a decoder")
-
-
-def require_config(config: object, kind: type, model: str) -> None:
-    """Raise TypeError unless config is of this kind, a TransformerConfig."""
-    if not isinstance(config, kind):
-        raise TypeError(
-            f"config: {model} is built from a TransformerConfig, got {type(config).__name__}: make one with "
-            "TransformerConfig(…), preset(name) or TransformerConfig.from_dict(values)"
-        )
 
 
 def require_boolean(mask: Tensor) -> None:
@@ -874,10 +873,15 @@ def require_text(text: object, **switches: object) -> None:
         ) from None
 
 
-def require_texts(texts: object) -> None:
-    """Raise TypeError unless texts is iterable and not a single string, which would be read letter by letter."""
-    if isinstance(texts, (str, bytes, Mapping)) or not hasattr(texts, "__iter__"):
-        raise TypeError(f"texts must be parts of a text, one after another, got {type(texts).__name__}: write [text]")
+def require_texts(**given: object) -> None:
+    """Raise TypeError unless every argument is iterable and not a single string, which would be read letter by
+    letter. What a list or tuple holds must be strings, too."""
+    for name, texts in given.items():
+        if isinstance(texts, (str, bytes, Mapping)) or not hasattr(texts, "__iter__") or hasattr(texts, "dtype"):
+            raise TypeError(f"{name} must be several strings, one after another, got {texts!r:.80}: write [text]")
+        for each in texts if isinstance(texts, list | tuple) else ():
+            if not isinstance(each, str):
+                raise TypeError(f"{name} must be strings, got {each!r:.80} among them")
 
 
 def require_special_tokens(special_tokens: object, alphabet: set[str]) -> list[str]:
@@ -921,6 +925,20 @@ def require_path(**paths: object) -> None:
             raise TypeError(f"{name} must be a path, a string or a pathlib.Path, got {path!r:.80}")
         if "\0" in str(path) or Path(path).is_dir():
             raise ValueError(f"{name}={str(path)!r} is not a file name: give one in a folder that exists")
+
+
+def require_kind(kind: Any, **given: object) -> None:
+    """Raise TypeError unless every named argument is an instance of this class."""
+    for name, value in given.items():
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} must be a {getattr(kind, '__name__', kind)}, got {value!r:.80}")
+
+
+def require_callable(**functions: object) -> None:
+    """Raise TypeError unless every named function can be called, or is None."""
+    for name, function in functions.items():
+        if function is not None and not callable(function):
+            raise TypeError(f"{name} must be a function, got {function!r:.80}")
 
 
 def require_module(**models: object) -> None:

@@ -161,9 +161,18 @@ class TransformerConfig:
             raise ValueError(f"the dictionary does not describe a complete TransformerConfig: {error}") from None
 
 
+def require_config(config: object) -> None:
+    """Raise TypeError unless config is a TransformerConfig."""
+    if not isinstance(config, TransformerConfig):
+        raise TypeError(
+            f"config must be a TransformerConfig, got {config!r:.80}: make one with TransformerConfig(…), preset(name) "
+            "or TransformerConfig.from_dict(values)"
+        )
+
+
 def require_family(config: TransformerConfig, family: str) -> None:
     """Raise ValueError unless the config is of this family; TypeError if it is not a config."""
-    checks.require_config(config, TransformerConfig, MODELS[family])
+    require_config(config)
     if config.family != family:
         raise ValueError(
             f"{MODELS[family]} needs family={family!r}, got {config.family!r}: use {MODELS[config.family]} instead"

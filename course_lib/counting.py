@@ -7,8 +7,7 @@ the parameter counts equal those in real models exactly.
 from dataclasses import dataclass
 
 from course_lib import checks
-from course_lib.arguments import require_arguments
-from course_lib.config import TransformerConfig
+from course_lib.config import TransformerConfig, require_config
 from course_lib.positions import BINS
 
 
@@ -52,7 +51,7 @@ def count_parameters(config: TransformerConfig) -> ParameterCount:
     If head_dim is given, the width d_q = n_heads · head_dim replaces one d in W_Q and W_O. qkv_bias adds d_q + 2 d_kv,
     qk_norm 2 d_head per self-attention, output_bias V, and relative positions 32 n_heads per stack.
     """
-    require_arguments(count_parameters, locals())
+    require_config(config)
     d, V = config.d_model, config.vocab_size
     d_q, d_kv = config.n_heads * config.d_head, config.n_kv_heads * config.d_head
     bias = int(config.bias)
@@ -101,7 +100,7 @@ def forward_flops(config: TransformerConfig, T: int, batch: int = 1, S: int | No
     Divide by batch · T for the FLOPs per token; a training step costs three times the forward pass.
     Errors: ValueError for an S without a source, or a cache of an encoder.
     """
-    require_arguments(forward_flops, locals())
+    require_config(config)
     checks.require_at_least_one(T=T, batch=batch)
     checks.require_count(cached=cached)
     if cached:
@@ -128,7 +127,7 @@ def attention_matrix_bytes(config: TransformerConfig, T: int, batch: int = 1, by
 
     The result does not depend on d_model. A fused kernel never stores this matrix. float32 has 4 bytes, float16 has 2.
     """
-    require_arguments(attention_matrix_bytes, locals())
+    require_config(config)
     checks.require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
     return batch * config.n_heads * T * T * bytes_per_element
 
@@ -143,7 +142,7 @@ def kv_cache_bytes(
 
     Errors: ValueError for an encoder, which does not generate, or for an S without a source.
     """
-    require_arguments(kv_cache_bytes, locals())
+    require_config(config)
     checks.require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
     checks.require_generating(config.family)
     tokens = T + _source_length(config, T, S)
@@ -155,6 +154,7 @@ def inference_memory(config: TransformerConfig, T: int = 1, batch: int = 1, byte
 
     Activations are not counted: for one token they are small, and they are freed immediately.
     """
+    require_config(config)
     checks.require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
     weights = count_parameters(config).total * bytes_per_element
     cache = 0 if config.family == "encoder" else kv_cache_bytes(config, T, batch, bytes_per_element)
@@ -179,8 +179,8 @@ def training_memory(config: TransformerConfig, mixed_precision: bool = False) ->
 
     Source: Micikevicius et al. 2018, "Mixed Precision Training"; Rajbhandari et al. 2020 (ZeRO), section 3.1.
     """
-    require_arguments(training_memory, locals())
     n = count_parameters(config).total
+    checks.require_switches(mixed_precision=mixed_precision)
     names = ("weights", "gradients", "AdamW moments", "float32 master copy")
     bytes_each = (2, 2, 8, 4) if mixed_precision else (4, 4, 8, 0)
     return MemoryCount({name: count * n for name, count in zip(names, bytes_each)})
@@ -205,7 +205,7 @@ def activation_memory(config: TransformerConfig, T: int, batch: int = 1, bytes_p
     Errors: ValueError unless family is "decoder", or if qk_norm is set, which the formula does not cover.
     Source: Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4.1.
     """
-    require_arguments(activation_memory, locals())
+    require_config(config)
     checks.require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
     if config.family != "decoder":
         raise ValueError(f"the formula is for family='decoder', got {config.family!r}: describe a decoder")
@@ -231,8 +231,9 @@ def training_flops(config: TransformerConfig, n_tokens: int, T: int | None = Non
     12 · n_layers · T · d_model for the pairs in attention. recomputed: with checkpoint_activations the forward pass
     runs twice, so 4 instead of 3. The extra FLOPs take time, but do not count in model FLOPs utilization (MFU).
     """
-    require_arguments(training_flops, locals())
+    require_config(config)
     checks.require_at_least_one(n_tokens=n_tokens)
+    checks.require_switches(recomputed=recomputed)
     T = config.max_seq_len if T is None else T
     return (4 if recomputed else 3) * forward_flops(config, T) * n_tokens // T
 

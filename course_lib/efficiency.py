@@ -13,8 +13,7 @@ from jaxtyping import Float, Int, Int8
 from torch import Tensor, nn
 
 from course_lib import checks
-from course_lib.arguments import require_arguments
-from course_lib.linear import Layer
+from course_lib.layers import Layer
 from course_lib.sampling import next_token_distribution, sample_next_token
 from course_lib.trace import evaluating
 
@@ -42,8 +41,19 @@ def int8_linear(
     x: Float[Tensor, "*batch I"], q: Int8[Tensor, "O I"], scale: Float[Tensor, "O"]
 ) -> Float[Tensor, "*batch O"]:
     """Multiply x by the quantized matrix: y = (x qᵀ) · scale. One scale per output row, so it is applied to the sum."""
-    require_arguments(int8_linear, locals())
+    _require_quantized(x, q, scale)
     return x @ q.to(x.dtype).T * scale.to(x.dtype)
+
+
+def _require_quantized(x: Tensor, q: Tensor, scale: Tensor) -> None:
+    """Raise ValueError unless the shapes and dtypes are those of `int8_linear`; TypeError for a non-tensor."""
+    checks.require_tensors(x=x, q=q, scale=scale)
+    if q.dtype != torch.int8 or q.ndim != 2 or q.is_meta:
+        raise ValueError(f"q must be int8 of shape (O, I), from quantize_int8, got {q.dtype}, {tuple(q.shape)}")
+    checks.require_fractions(x, q.shape[1])
+    checks.require_device_of(q, x=x, scale=scale)
+    if not scale.is_floating_point() or scale.shape != q.shape[:1]:
+        raise ValueError(f"scale must hold floats, shape ({len(q)},), got {scale.dtype}, {tuple(scale.shape)}")
 
 
 class Int8Linear(Layer):
@@ -63,8 +73,8 @@ class Int8Linear(Layer):
     bias: Tensor | None
 
     def __init__(self, linear: nn.Linear):
-        require_arguments(Int8Linear.__init__, locals())
         super().__init__()
+        checks.require_kind(nn.Linear, linear=linear)
         q, scale = quantize_int8(linear.weight.detach())
         self.register_buffer("q", q)
         self.register_buffer("scale", scale)
@@ -81,7 +91,6 @@ class Int8Linear(Layer):
 
     def by_hand(self, x: Float[Tensor, "*batch I"]) -> Float[Tensor, "*batch O"]:
         """Compute the formula: `int8_linear`, plus the bias."""
-        require_arguments(Int8Linear.by_hand, locals())
         y = int8_linear(x, self.q, self.scale)
         return y if self.bias is None else y + self.bias
 
@@ -91,7 +100,7 @@ def to_int8(model: nn.Module) -> nn.Module:
 
     Embeddings and norms are not quantized: a lookup reads only a few rows of an embedding table.
     """
-    require_arguments(to_int8, locals())
+    checks.require_module(model=model)
     model = copy.deepcopy(model).eval()
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):

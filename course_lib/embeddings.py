@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib.checks import require_ids, require_left, require_rows, require_sizes
-from course_lib.linear import Layer
+from course_lib.checks import require_ids, require_left, require_rows, require_sizes, require_switches
+from course_lib.layers import Layer
 
 
 class TokenEmbedding(Layer):
@@ -31,6 +31,7 @@ class TokenEmbedding(Layer):
     def __init__(self, vocab_size: int, d_model: int, scale: bool = False):
         super().__init__()
         require_sizes(vocab_size=vocab_size, d_model=d_model)
+        require_switches(scale=scale)
         self.factor = d_model**0.5 if scale else 1.0
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
         nn.init.normal_(self.weight, std=0.02)

@@ -6,13 +6,13 @@ Chapter 11 (Vaswani et al. 2017; Devlin et al. 2019).
 from collections.abc import Sequence
 
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from course_lib.blocks import Stack
 from course_lib.cache import KVCache
 from course_lib.config import TransformerConfig, require_family
 from course_lib.gpt import initialize, next_token_loss
-from course_lib.linear import Layer, Linear
+from course_lib.layers import Layer
 
 
 class EncoderOnly(Stack):
@@ -56,7 +56,7 @@ class EncoderDecoder(Layer):
         self.decoder = Stack(config, cross_attention=True)
         # They share the tensor, not the module: torch.func.functional_call does not restore a module with two names.
         self.decoder.token_embedding.weight = self.encoder.token_embedding.weight
-        self.output = Linear(config.d_model, config.vocab_size, bias=config.output_bias)
+        self.output = nn.Linear(config.d_model, config.vocab_size, bias=config.output_bias)
         initialize(self)
         if config.tie_weights:
             self.output.weight = self.encoder.token_embedding.weight

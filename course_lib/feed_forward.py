@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib import checks
-from course_lib.linear import Layer, Linear
+from course_lib.layers import Layer
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -44,9 +44,10 @@ class FeedForward(Layer):
         d_ff = 4 * d_model if d_ff is None else d_ff
         checks.require_one_of(tuple(ACTIVATIONS), activation=activation)
         checks.require_dropout(dropout)
+        checks.require_switches(bias=bias)
         self.d_model, self.activation = d_model, activation
-        self.up_proj = Linear(d_model, d_ff, bias=bias)
-        self.down_proj = Linear(d_ff, d_model, bias=bias)
+        self.up_proj = nn.Linear(d_model, d_ff, bias=bias)
+        self.down_proj = nn.Linear(d_ff, d_model, bias=bias)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
@@ -85,10 +86,11 @@ class SwiGLU(Layer):
         d_ff = swiglu_width(d_model, multiple_of) if d_ff is None else d_ff
         checks.require_sizes(d_model=d_model, d_ff=d_ff)
         checks.require_dropout(dropout)
+        checks.require_switches(bias=bias)
         self.d_model = d_model
-        self.gate_proj = Linear(d_model, d_ff, bias=bias)
-        self.up_proj = Linear(d_model, d_ff, bias=bias)
-        self.down_proj = Linear(d_ff, d_model, bias=bias)
+        self.gate_proj = nn.Linear(d_model, d_ff, bias=bias)
+        self.up_proj = nn.Linear(d_model, d_ff, bias=bias)
+        self.down_proj = nn.Linear(d_ff, d_model, bias=bias)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:

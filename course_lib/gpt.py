@@ -14,7 +14,6 @@ from course_lib.blocks import Stack, TransformerBlock
 from course_lib.cache import KVCache
 from course_lib.checks import require_real, require_targets
 from course_lib.config import TransformerConfig, require_family
-from course_lib.linear import Linear
 from course_lib.trace import evaluating, trace
 
 IGNORED = -100  # targets of −100 do not count in the loss: padding, or text that should not be learned
@@ -30,7 +29,7 @@ class DecoderOnly(Stack):
     def __init__(self, config: TransformerConfig):
         require_family(config, "decoder")
         super().__init__(config)
-        self.output = Linear(config.d_model, config.vocab_size, bias=config.output_bias)
+        self.output = nn.Linear(config.d_model, config.vocab_size, bias=config.output_bias)
         initialize(self)
         if config.tie_weights:
             self.output.weight = self.token_embedding.weight

@@ -14,9 +14,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from course_lib import processes
-from course_lib.arguments import require_arguments
 from course_lib.blocks import TransformerBlock
-from course_lib.checks import require_loss, require_max_norm, require_one_of, require_some
+from course_lib.checks import require_loss, require_max_norm, require_module, require_one_of, require_some
 from course_lib.gpt import IGNORED
 
 PRECISIONS = ("float32", "bf16")
@@ -37,8 +36,8 @@ def add_gradients(model: nn.Module, drawn: Sequence[tuple[Tensor | None, ...]], 
 
     Errors: ValueError if one of several batches has no targets, or if the processes have different batches.
     """
-    require_arguments(add_gradients, locals())
     require_one_of(PRECISIONS, precision=precision)
+    require_module(model=model)
     require_some(drawn=drawn)
     tokens = [predicted(batch) for batch in drawn] if len(drawn) > 1 else [1]
     n, mine = processes.count(), range(processes.rank(), len(drawn), processes.count())
@@ -61,7 +60,7 @@ def add_gradients(model: nn.Module, drawn: Sequence[tuple[Tensor | None, ...]], 
 
 def clip(model: nn.Module, max_norm: float | None) -> float:
     """Scale the gradients down to max_norm if their norm is larger (None: never); return the norm before scaling."""
-    require_arguments(clip, locals())
+    require_module(model=model)
     require_max_norm(max_norm)
     norm = nn.utils.clip_grad_norm_(model.parameters(), math.inf if max_norm is None else max_norm)
     return processes.whole(norm).item()
@@ -69,8 +68,8 @@ def clip(model: nn.Module, max_norm: float | None) -> float:
 
 def predicted(batch: tuple[Tensor | None, ...]) -> int:
     """Return the number of tokens that a batch predicts: entries of its last tensor, the targets, that are not −100."""
-    require_arguments(predicted, locals())
-    targets = batch[-1] if batch else None
+    tensors = isinstance(batch, tuple) and all(isinstance(part, Tensor | None) for part in batch)
+    targets = batch[-1] if tensors and batch else None
     if not isinstance(targets, Tensor) or targets.is_floating_point() or targets.dtype == torch.bool:
         raise ValueError(
             "several batches make one update, weighted by their predicted tokens: the last tensor of a batch must be "

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from course_lib import checks
 from course_lib.attention import fused_attention, scaled_dot_product_attention
 from course_lib.cache import KVCache
-from course_lib.linear import Layer, Linear
+from course_lib.layers import Layer
 from course_lib.masks import causal_mask, combine
 from course_lib.positions import apply_rotary
 
@@ -62,12 +62,13 @@ class MultiHeadAttention(Layer):
         checks.require_heads(d_model, n_heads, n_kv_heads, d_head, qk_norm)
         D = d_model // n_heads if d_head is None else d_head
         checks.require_dropout(dropout)
+        checks.require_switches(bias=bias, rope_interleaved=rope_interleaved, qkv_bias=qkv_bias)
         self.d_model, self.n_heads, self.n_kv_heads = d_model, n_heads, n_kv_heads
         self.dropout, self.rope_interleaved = dropout, rope_interleaved
-        self.q_proj = Linear(d_model, n_heads * D, bias=bias or qkv_bias)
-        self.k_proj = Linear(d_model, n_kv_heads * D, bias=bias or qkv_bias)
-        self.v_proj = Linear(d_model, n_kv_heads * D, bias=bias or qkv_bias)
-        self.out_proj = Linear(n_heads * D, d_model, bias=bias)
+        self.q_proj = nn.Linear(d_model, n_heads * D, bias=bias or qkv_bias)
+        self.k_proj = nn.Linear(d_model, n_kv_heads * D, bias=bias or qkv_bias)
+        self.v_proj = nn.Linear(d_model, n_kv_heads * D, bias=bias or qkv_bias)
+        self.out_proj = nn.Linear(n_heads * D, d_model, bias=bias)
         self.q_norm, self.k_norm = (nn.RMSNorm(D, qk_norm) if qk_norm else None for _ in "qk")
 
     def forward(

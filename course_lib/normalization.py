@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.checks import require_features, require_positive, require_sizes
-from course_lib.linear import Layer
+from course_lib.checks import require_features, require_positive, require_sizes, require_switches
+from course_lib.layers import Layer
 
 
 class LayerNorm(Layer):
@@ -33,6 +33,7 @@ class LayerNorm(Layer):
         super().__init__()
         require_sizes(d_model=d_model)
         require_positive(eps=eps)
+        require_switches(bias=bias)
         self.eps = eps
         self.weight = nn.Parameter(torch.ones(d_model))
         self.bias = nn.Parameter(torch.zeros(d_model)) if bias else None

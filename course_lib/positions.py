@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from course_lib import checks
-from course_lib.linear import Layer
+from course_lib.layers import Layer
 
 BINS, FURTHEST = 32, 128  # for RelativeBias: distances above FURTHEST share the last bin
 
@@ -217,6 +217,7 @@ class RelativeBias(Layer):
     def __init__(self, n_heads: int, both_ways: bool):
         super().__init__()
         checks.require_sizes(n_heads=n_heads, bins=BINS)
+        checks.require_switches(both_ways=both_ways)
         self.both_ways, self.weight = both_ways, nn.Parameter(0.02 * torch.randn(BINS, n_heads))
 
     def forward(self, T: int, S: int) -> Float[Tensor, "H T S"]:

@@ -10,8 +10,7 @@ from typing import Literal, overload
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from course_lib.arguments import require_arguments
-from course_lib.checks import require_folder, require_one_of
+from course_lib.checks import require_folder, require_kind, require_model, require_one_of
 from course_lib.config import TransformerConfig
 from course_lib.course.files import (
     ASSETS,
@@ -32,6 +31,7 @@ from course_lib.gpt import DecoderOnly
 from course_lib.hub.checkpoints import Model, assemble, from_hf_state_dict, load_gguf, tied_names
 from course_lib.hub.stories import load_llama2c
 from course_lib.hub.weights import SOURCES, weights_folder
+from course_lib.linear import fast
 from course_lib.tinytown import BytePairTokenizer, SubwordTokenizer, WordTokenizer
 
 MODEL_FILE, CONFIG_FILE, GGUF_FILE, LLAMA2C_FILE = "model.safetensors", "config.json", "model.gguf", "llama2.data"
@@ -61,7 +61,11 @@ def load_pretrained(name: str | Path) -> tuple[Model, WordTokenizer | SubwordTok
     Errors: ValueError if there is no such model, one of its files is missing or damaged, or our modules do not support
         it.
     """
-    folder = _folder(name)
+    model, tokenizer = _read(_folder(name))
+    return fast(model), tokenizer
+
+
+def _read(folder: Path) -> tuple[Model, WordTokenizer | SubwordTokenizer]:
     if (folder / GGUF_FILE).is_file():
         return load_gguf(folder / GGUF_FILE)
     if (folder / LLAMA2C_FILE).is_file():
@@ -90,8 +94,9 @@ def load_text(name: str = "tinyshakespeare") -> str:
 def save_pretrained(folder: str | Path, model: Model, tokenizer: WordTokenizer | SubwordTokenizer) -> None:
     """Write a model of any family to `folder`: model.safetensors, config.json, and vocabulary.json or tokenizer.json.
     An interruption never leaves an incomplete file."""
-    require_arguments(save_pretrained, locals())
     folder = require_folder(folder)
+    require_model(model=model)
+    require_kind(WordTokenizer | SubwordTokenizer, tokenizer=tokenizer)
     tied = tied_names(model)
     state = {name: tensor.contiguous().cpu() for name, tensor in model.state_dict().items() if name not in tied}
     save_tensors(folder / MODEL_FILE, state)
@@ -116,7 +121,8 @@ def shipped_figures(name: str | Path = "tinytown") -> dict:
 
 def _folder(name: str | Path) -> Path:
     """Return the folder of a model's files. Only a name in ON_THE_HUB uses the network."""
-    require_arguments(_folder, locals())
+    if not isinstance(name, str | Path):
+        raise TypeError(f"name must be a string or a path, got {name!r:.80}")
     if name in SHIPPED:
         return ASSETS / name
     if name in SOURCES and name in NAMES:

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from course_lib import checks
-from course_lib.arguments import require_arguments
 from course_lib.gpt import evaluating
 
 # The rounding error of a float32 sum of probabilities. A set whose sum is within this distance of p counts as having
@@ -232,13 +231,13 @@ def generate(
     Errors: ValueError for an empty prompt, ids or stop ids outside the vocabulary, or an invalid setting.
     """
     checks.require_count(max_new_tokens=max_new_tokens)
+    checks.require_switches(stream=stream, progress=progress)
     settings: Any = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
     # Check the settings now: a stream would otherwise report an invalid one only at its first step.
     next_token_distribution(torch.zeros(1), **settings)
     penalize_repetition(torch.zeros(1), torch.zeros(1, dtype=torch.int64), repetition_penalty)
     draft = Draft(model, ids, left_padding, source_ids, source_mask, use_cache)
     stops = stop_ids(stop, draft.model.config.vocab_size).to(ids.device)
-    require_arguments(generate, locals())
 
     def steps() -> Iterator[Tensor]:
         stopped = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)  # (B,)

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from course_lib import checks, processes
-from course_lib.arguments import require_arguments
 from course_lib.checkpoints import load_checkpoint, save_checkpoint
 from course_lib.gpt import IGNORED, evaluating
 from course_lib.gradients import add_gradients, block_options, clip, require_options
@@ -65,7 +64,6 @@ def make_optimizer(
 ) -> torch.optim.AdamW:
     """Return AdamW (Loshchilov & Hutter 2019) with weight decay for matrices only: there is no reason to pull a norm's
     gain or a bias towards zero."""
-    require_arguments(make_optimizer, locals())
     checks.require_at_least_zero(weight_decay=weight_decay)
     checks.require_betas(betas)
     parameters = checks.require_trainable(model)
@@ -126,7 +124,11 @@ def train(
     checks.require_training_run(batches, steps, max_norm, checkpoint, checkpoint_every, accumulate)
     checks.require_schedule(0, peak, warmup, math.inf, floor)  # report an invalid setting before training
     warmup = min(warmup, steps - 1)  # even a run of a few steps reaches the peak
-    require_arguments(train, locals())
+    checks.require_module(model=model)
+    checks.require_switches(
+        progress=progress, compile=compile, checkpoint_activations=checkpoint_activations, shard=shard
+    )
+    checks.require_callable(on_step=on_step)
     require_options(model, precision, compile, checkpoint_activations)
     processes.require_company(shard)
     optimizer = make_optimizer(model, weight_decay)
@@ -187,8 +189,9 @@ def story_losses(
     Returns: (nats (N,), predicted tokens (N,)): −ln P(story) under the model, and len − 1.
         The loss per token of all stories is nats.sum() / tokens.sum().
     """
-    require_arguments(story_losses, locals(), numbers=True)
+    checks.require_module(model=model)
     checks.require_stories(stories, batch_size)
+    checks.require_whole([pad_id], "pad_id")
     device = next(model.parameters()).device
     nats = []
     for start in range(0, len(stories), batch_size):

@@ -203,8 +203,7 @@ def specs(folder: Path) -> dict[str, tuple[Callable, Callable[[], dict]]]:
         "RMSNorm": (normalization.RMSNorm, made(d_model=4, eps=1e-5)),
         "RMSNorm()": (normalization.RMSNorm(4), made(x=lambda: x(2, 3, 4))),
         "RMSNorm.by_hand": (normalization.RMSNorm(4).by_hand, made(x=lambda: x(2, 3, 4))),
-        "Linear": (linear.Linear, made(in_features=4, out_features=3, bias=True)),
-        "Linear()": (linear.Linear(4, 3), made(x=lambda: x(2, 3, 4))),
+        "fast": (linear.fast, made(model=lambda: model())),
         # ----------------------------------------------------------------------------------------------------- config
         "TransformerConfig": (
             TransformerConfig,
@@ -469,7 +468,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "rotary": ("angles",), "d_head": ("head_dim",), "head_dim": ("d_head",), "values": ("unknown field",),
     "token": ("text",), "stories": ("vocabulary",), "config": ("TransformerConfig",),
     "story": ("text",), "prefix": ("text",), "english": ("text",), "texts": ("text",), "pattern": ("text",),
-    "penalty": ("repetition_penalty",),
+    "penalty": ("repetition_penalty",), "drawn": ("batch",),
 }  # fmt: skip
 
 LAYERS = (
@@ -590,8 +589,8 @@ def test_numpys_numbers_in_a_config_are_plain_ones_in_its_file(as_a_learner):
 
 
 def test_a_layer_that_fails_says_what_it_was_given_and_what_it_needs():
-    with pytest.raises(ValueError, match=r"weights like .*\(3, 4\), torch.float32.* x: .*\(2, 4\), torch.float64"):
-        linear.Linear(4, 3)(x(2, 4).double())
+    with pytest.raises(ValueError, match=r"weights like .*\(16, 4\), torch.float32.* x: .*\(2, 4\), torch.float64"):
+        feed_forward.FeedForward(4)(x(2, 4).double())
 
 
 def test_an_error_of_anothers_in_a_layer_stays_as_it_is():

@@ -1,17 +1,21 @@
-"""The linear layer that shares its rows out computes what PyTorch's own does."""
+"""The fast linear layer computes what PyTorch's own does."""
+
+import copy
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from torch import nn
 
-from course_lib.linear import WORTH_SPLITTING, Linear
+from course_lib.gpt import DecoderOnly
+from course_lib.linear import WORTH_SPLITTING, FastLinear, fast
+from tests.helpers import small
 
 
 def pair(inputs, outputs, bias=True, dtype=torch.float32):
     torch.manual_seed(0)
-    theirs, ours = nn.Linear(inputs, outputs, bias, dtype=dtype), Linear(inputs, outputs, bias, dtype=dtype)
-    ours.load_state_dict(theirs.state_dict())
-    return ours, theirs
+    theirs = nn.Linear(inputs, outputs, bias, dtype=dtype)
+    return FastLinear(theirs), theirs
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -36,7 +40,7 @@ def test_in_bfloat16_one_token_is_as_exact_as_by_pytorch_and_its_settings_stay(b
     x = torch.randn(1, 1, 512).bfloat16()
     before = torch.backends.mkldnn.enabled
     with torch.no_grad():
-        exact = theirs.double()(x.double())
+        exact = copy.deepcopy(theirs).double()(x.double())
         torch.testing.assert_close(ours(x).double(), exact, rtol=1e-2, atol=2e-2)
     assert torch.backends.mkldnn.enabled == before
 
@@ -45,10 +49,8 @@ def test_few_tokens_are_shared_out_and_everything_else_is_pytorchs(monkeypatch):
     shared = []
     monkeypatch.setattr(torch, "bmm", lambda a, b, bmm=torch.bmm: shared.append(a.shape) or bmm(a, b))
     ours, theirs = pair(512, 512)
-    small, _ = pair(64, 64)
     wide, _ = pair(512, 512, dtype=torch.float64)
     with torch.no_grad():
-        small(torch.randn(1, 64))
         ours(torch.randn(17, 512))
         wide(torch.randn(1, 512).double())
         assert shared == []
@@ -65,3 +67,52 @@ def test_a_token_that_does_not_lie_in_one_piece_is_read_all_the_same():
     x = torch.randn(512, 2)[:, :1].t()  # (1, 512), every second number
     with torch.no_grad():
         torch.testing.assert_close(ours(x), theirs(x), rtol=1e-5, atol=1e-5)
+
+
+def test_a_fast_model_computes_the_same_with_the_same_weights():
+    torch.manual_seed(0)
+    model = DecoderOnly(small(d_model=512, n_heads=4, d_ff=1024, n_layers=1, tie_weights=True)).eval()
+    ids = torch.randint(model.config.vocab_size, (1, 3))
+    with torch.no_grad():
+        expected, names = model(ids), list(model.state_dict())
+        assert fast(model) is model
+        torch.testing.assert_close(model(ids), expected, rtol=1e-4, atol=1e-4)
+    assert list(model.state_dict()) == names
+    assert model.output.weight is model.token_embedding.weight
+    for layer in (module for module in model.modules() if isinstance(module, nn.Linear)):
+        assert isinstance(layer, FastLinear) == (layer.weight.numel() >= WORTH_SPLITTING)
+    assert isinstance(model.blocks[0].feed_forward.up_proj, FastLinear)
+
+
+def test_a_fast_model_learns_like_any_other():
+    torch.manual_seed(0)
+    plain = DecoderOnly(small(d_model=512, n_heads=4, d_ff=1024, n_layers=1))
+    quick = fast(copy.deepcopy(plain))
+    ids = torch.randint(plain.config.vocab_size, (2, 3))
+    for model in (plain, quick):
+        model(ids, ids)[1].backward()
+    for (name, ours), theirs in zip(quick.named_parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad, msg=name)
+
+
+def test_only_one_thread_at_a_time_changes_the_setting_of_the_process(monkeypatch):
+    layer, _ = pair(512, 512, dtype=torch.bfloat16)
+    x, inside, most = torch.randn(1, 512).bfloat16(), [], []
+
+    def forward(self, x, plain=nn.Linear.forward):
+        inside.append(1)
+        most.append(len(inside))
+        y = plain(self, x)
+        inside.pop()
+        return y
+
+    def write(_):
+        with torch.no_grad():
+            return layer(x)
+
+    monkeypatch.setattr(nn.Linear, "forward", forward)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(400)))
+    assert len(most) == 400
+    assert max(most) == 1
+    assert torch.backends.mkldnn.enabled

@@ -15,6 +15,7 @@ from course_lib.config import PRESETS, TransformerConfig
 from course_lib.counting import forward_flops, kv_cache_bytes
 from course_lib.efficiency import speculate, to_int8
 from course_lib.gpt import DecoderOnly
+from course_lib.linear import fast
 from course_lib.sampling import generate
 
 TOKENS = 128  # written per run
@@ -52,7 +53,7 @@ def measure(rounds: int) -> Iterator[Row | Point]:
     speculation, and how the time per token grows with the text."""
     config = PRESETS["gpt2"]
     models = same_weights(config)
-    ours, theirs = models["ours"].eval(), models["transformers"].model.eval()
+    ours, theirs = fast(models["ours"]).eval(), models["transformers"].model.eval()
     del models
     bare, plain = BareWeights(ours), BareWeights(ours, nn.Linear.forward)
     contest = in_turns(
@@ -93,7 +94,7 @@ def point(name: str, config: TransformerConfig, size: int, weights: int, seconds
 
 def lighter(ours: DecoderOnly, config: TransformerConfig, rounds: int) -> Iterator[Row | Point]:
     """Measure the same model in bfloat16 and in bytes, beside itself in float32."""
-    half, bytes_ = DecoderOnly(config).to(torch.bfloat16).eval(), to_int8(ours)
+    half, bytes_ = fast(DecoderOnly(config)).to(torch.bfloat16).eval(), to_int8(ours)
     half.load_state_dict(ours.state_dict())
     contest = in_turns(
         {"float32": writer(ours), "bfloat16": writer(half), "int8": writer(bytes_)}, rounds, "lighter weights"

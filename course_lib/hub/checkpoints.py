@@ -15,8 +15,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from course_lib.arguments import require_arguments
-from course_lib.checks import require_finite, require_float, require_one_of
+from course_lib.checks import require_finite, require_float, require_mapping, require_one_of, require_tensors
 from course_lib.config import TransformerConfig
 from course_lib.course.files import damaged, reading
 from course_lib.encoder_decoder import EncoderDecoder, EncoderOnly
@@ -100,8 +99,9 @@ def from_hf_state_dict(family: str, state_dict: Mapping[str, Tensor], config: ob
     Errors: ValueError if the configuration asks for something that our models do not do, or a tensor is missing,
         unknown or of a wrong shape. Nothing is left out in silence: `unused` in names.toml says what may be.
     """
-    require_arguments(from_hf_state_dict, locals())
     require_known(family)
+    require_mapping(state_dict=state_dict)
+    require_tensors(**{f"state_dict[{name!r}]": tensor for name, tensor in state_dict.items()})
     with reading(f"the {family} configuration"):
         config = config_from_hf(family, config)
     if "shared.weight" in state_dict:  # newer versions of transformers write the head only where it is another tensor

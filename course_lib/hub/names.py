@@ -42,8 +42,8 @@ def settings_of(library: str) -> list[tuple[str, str]]:
 
 def require_known(family: str) -> None:
     """Raise ValueError unless the family is one of ours; with what sets it apart, where that is known."""
-    if family not in BASIS:
-        apart = f". What sets {family} apart: {DIFFERS[family]}" if family in DIFFERS else ""
+    if not isinstance(family, str) or family not in BASIS:
+        apart = f". What sets {family} apart: {DIFFERS[family]}" if str(family) in DIFFERS else ""
         raise ValueError(f"{family=} is not known: choose one of {', '.join(map(repr, BASIS))}{apart}")
 
 

@@ -5,8 +5,14 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Generator, Tensor
 
-from course_lib.arguments import require_arguments
-from course_lib.checks import require_sizes, require_tensors
+from course_lib.checks import (
+    require_generator,
+    require_kind,
+    require_sizes,
+    require_tensors,
+    require_texts,
+    require_whole,
+)
 from course_lib.tinytown.tokenizers import WordTokenizer
 
 
@@ -30,7 +36,9 @@ class Batches:
     ):
         require_row(ids)
         require_sizes(batch_size=batch_size, T=T)
-        require_arguments(Batches.__init__, locals(), numbers=True)
+        require_generator(generator)
+        if start_id is not None:
+            require_whole([start_id], "start_id")
         if len(ids) < T + 1:
             raise ValueError(f"T={T} needs at least {T + 1} ids (a target for the last input), got {len(ids)}")
         self.ids, self.batch_size, self.T, self.generator = ids, batch_size, T, generator
@@ -51,7 +59,8 @@ class Batches:
 
 def encode_stories(stories: Iterable[str], tokenizer: WordTokenizer) -> Tensor:
     """Return all stories, joined into one row of ids (N,). Each story is encoded from `<bos>` to `<eos>`."""
-    require_arguments(encode_stories, locals())
+    require_texts(stories=stories)
+    require_kind(WordTokenizer, tokenizer=tokenizer)
     return torch.tensor([i for story in stories for i in tokenizer.encode(story)], dtype=torch.int64)
 
 
@@ -60,5 +69,5 @@ def require_row(ids: Tensor) -> None:
     require_tensors(ids=ids)
     if ids.ndim != 1:
         raise ValueError(f"ids must be one row of token ids, shape (N,), got shape {tuple(ids.shape)}")
-    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
-        raise ValueError(f"ids must be whole numbers, got {ids.dtype}")
+    if ids.is_meta or ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+        raise ValueError(f"ids must be whole numbers, got {ids.dtype} on {ids.device}")

@@ -16,8 +16,7 @@ import math
 import random
 from collections.abc import Iterator
 
-from course_lib.arguments import require_arguments
-from course_lib.checks import require_seed
+from course_lib.checks import require_seed, require_text
 from course_lib.course.files import read_table
 from course_lib.tinytown.grammar import first, join_words, split_words
 from course_lib.tinytown.tokenizers import WordTokenizer
@@ -115,7 +114,7 @@ def _english(said: Said) -> str:
 
 def _parse(english: str) -> Said:
     """Return the word in each slot. A word fits only one of the slots that can come next, so a parse is unique."""
-    require_arguments(_parse, locals())
+    require_text(english)
     for pattern in PATTERNS:
         words, said = split_words(english.replace("a old", "?").replace("an old", "a old")), []
         for slot in pattern:

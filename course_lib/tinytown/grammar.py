@@ -12,8 +12,7 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
-from course_lib.arguments import require_arguments
-from course_lib.checks import require_count
+from course_lib.checks import require_count, require_text, require_texts
 from course_lib.tinytown.world import CLASSES, MAX_SENTENCES, RELATIONS, STOP, STORY
 
 PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
@@ -22,19 +21,18 @@ PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
 def split_words(text: str) -> list[str]:
     """Split a text into words and punctuation marks: "yes, it is." -> ["yes", ",", "it", "is", "."]. An elided letter
     in French keeps its apostrophe: "n'est" -> ["n'", "est"]."""
-    require_arguments(split_words, locals())
+    require_text(text)
     return re.findall(r"<\w+>|\b\w'|\w+|[^\w\s]", text)
 
 
 def join_words(words: Iterable[str]) -> str:
     """Join words into a text, the inverse of `split_words`: no space before punctuation or after an elided letter."""
-    require_arguments(join_words, locals())
+    require_texts(words=words)
     return re.sub(r" (?=[.,:?!;])|(?<=\b\w') ", "", " ".join(words))
 
 
 def first(n: int, endless: Iterator) -> list:
     """Return the first `n` items of an endless iterator. Errors: ValueError if n < 0."""
-    require_arguments(first, locals())
     require_count(n=n)
     return list(islice(endless, n))
 

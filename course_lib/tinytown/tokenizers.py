@@ -10,7 +10,6 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 
 from course_lib import checks
-from course_lib.arguments import require_arguments
 from course_lib.tinytown.grammar import BOS, EOS, PAD, join_words, split_words
 from course_lib.tinytown.stories import Tinytown
 
@@ -46,7 +45,8 @@ class WordTokenizer(_Vocabulary):
     """
 
     def __init__(self, words: Iterable[str] | None = None):
-        require_arguments(WordTokenizer.__init__, locals())
+        if words is not None:
+            checks.require_texts(words=words)
         words = Tinytown().vocabulary if words is None else list(words)
         if len(set(words)) != len(words):
             raise ValueError("words must not contain the same word twice")
@@ -82,7 +82,7 @@ class SubwordTokenizer(_Vocabulary):
     """
 
     def __init__(self, tokenizer: Tokenizer):
-        require_arguments(SubwordTokenizer.__init__, locals())
+        checks.require_kind(Tokenizer, tokenizer=tokenizer)
         tokenizer.no_truncation()
         tokenizer.no_padding()
         self.tokenizer = tokenizer
@@ -160,7 +160,6 @@ class BytePairTokenizer(SubwordTokenizer):
         that is not in the files is ignored.
 
         Errors: ValueError if a file is missing or does not have the expected content."""
-        require_arguments(BytePairTokenizer.from_files, locals())
         try:
             self = cls._on_bytes(models.BPE.from_file(str(encoder_json), str(vocab_bpe)))
         except Exception as error:  # the package raises nothing narrower
@@ -180,7 +179,7 @@ class BytePairTokenizer(SubwordTokenizer):
 
         Errors: TypeError if a part is not a string, or if texts is one string instead of several.
         """
-        checks.require_texts(texts)
+        checks.require_texts(texts=texts)
         checks.require_at_least_one(block=block)
         special = [token.content for token in self.tokenizer.get_added_tokens_decoder().values()]
         inside = tuple({token[:i] for token in special for i in range(1, len(token)) if token[i] in " \n"})

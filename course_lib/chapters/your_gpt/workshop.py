@@ -22,8 +22,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from course_lib.checks import require_config
-from course_lib.config import TransformerConfig
+from course_lib.config import TransformerConfig, require_config
 from course_lib.course.files import ASSETS
 from course_lib.gpt import DecoderOnly
 from course_lib.grading.answers import mine
@@ -237,7 +236,7 @@ def parity(my_gpt: ModuleType, config: TransformerConfig = SMALL) -> Parity:
     max_seq_len tokens. The norms' weights are not 1 and the biases not 0, and the gradient is several times as long as
     a training step allows. Equal means to 1e-5 in float32.
     """
-    require_config(config, TransformerConfig, "parity")
+    require_config(config)
     theirs, rng = DecoderOnly(config).eval(), torch.Generator().manual_seed(17)
     for weight in theirs.parameters():
         nn.init.normal_(weight, std=0.4, generator=rng)
