@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from course_lib.checks import require_attention_sizes, require_broadcast
+from course_lib.checks import is_number, require_alike, require_bias, require_broadcast, require_device_of, require_mask
 
 
 def scaled_dot_product_attention(
@@ -34,7 +34,7 @@ def scaled_dot_product_attention(
     Errors: ValueError if the sizes do not fit, or the mask is not boolean or ambiguous (per row or per head).
     Source: Vaswani et al. 2017, eq. 1.
     """
-    require_attention_sizes(query, key, value, dropout_p, mask, score_bias)
+    _require_attention_sizes(query, key, value, dropout_p, mask, score_bias)
     # Divide the query, not the product: in float16 the product can overflow even if the scaled score is in range.
     scores = (query / math.sqrt(query.shape[-1])) @ key.transpose(-2, -1)  # (..., T, S)
     if score_bias is not None:
@@ -65,3 +65,36 @@ def fused_attention(query, key, value, mask=None, dropout_p=0.0, score_bias=None
     if mask is not None:
         mask = mask[(None,) * (query.ndim - mask.ndim)]  # the kernel requires all dimensions
     return F.scaled_dot_product_attention(query, key, value, mask, dropout_p, is_causal)
+
+
+def _require_attention_sizes(
+    query: Tensor, key: Tensor, value: Tensor, dropout_p: float, mask: Tensor | None, score_bias: Tensor | None
+) -> None:
+    """Raise ValueError unless query, key and value fit together, and mask and score_bias fit their scores."""
+    require_alike(query=query, key=key, value=value)
+    require_device_of(query, mask=mask, score_bias=score_bias)
+    if not is_number(dropout_p) or not 0 <= dropout_p <= 1:
+        raise ValueError(f"dropout_p must be a number in [0, 1], got {dropout_p!r}")
+    scores = _score_shape(query, key, value)
+    if score_bias is not None:
+        require_broadcast(score_bias, scores, "score_bias")
+        require_bias(score_bias)
+    if mask is not None:
+        require_mask(mask, scores)
+
+
+def _score_shape(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, ...]:
+    """Return the shape of the scores, (…, T, S). Raise ValueError if the three tensors do not fit together."""
+    shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
+    if min(query.ndim, key.ndim, value.ndim) < 2:
+        raise ValueError(f"query, key and value need at least two dimensions (tokens, features), got {shapes}")
+    if query.shape[-1] != key.shape[-1]:
+        raise ValueError(f"query and key must have the same number of features (the last dimension), got {shapes}")
+    if key.shape[-2] != value.shape[-2]:
+        raise ValueError(f"each key needs one value: key and value must have the same S, got {shapes}")
+    try:
+        torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
+        leading = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
+    except RuntimeError:
+        raise ValueError(f"the leading dimensions (batch, heads) do not fit together: {shapes}") from None
+    return (*leading, query.shape[-2], key.shape[-2])

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.cache import KVCache, cached_tokens
-from course_lib.checks import require_context, require_switches, require_tokens
+from course_lib.checks import occurs, require_ids, require_switches, require_tensors
 from course_lib.config import TransformerConfig, require_config
 from course_lib.embeddings import TokenEmbedding
 from course_lib.feed_forward import FeedForward, SwiGLU
@@ -63,7 +63,7 @@ class TransformerBlock(Layer):
             context: the sequence that cross_attention attends to, with context_mask (B, H, T, S) and context_cache.
             options: other arguments of the attention within x, as in MultiHeadAttention: rotary, score_bias, cache.
         """
-        require_context(context, self.cross_attention is not None)
+        _require_context(context, self.cross_attention is not None)
         options |= {"mask": mask, "is_causal": self.is_causal}
         other = {"context": context, "mask": context_mask, "cache": context_cache}
         if self.parallel:
@@ -122,7 +122,9 @@ class Stack(Layer):
         Errors: ValueError for an empty or too long sequence, unknown ids or segments, or another model's cache.
         """
         offset = cached_tokens(cache, len(self.blocks))
-        require_tokens(ids, offset, self.config.max_seq_len, segment_ids, self.config.n_segments, left_padding)
+        _require_tokens(ids, offset, self.config.max_seq_len)
+        _require_segments(segment_ids, self.config.n_segments, ids)
+        _require_left_padding(left_padding, len(ids), self.config.max_seq_len)
         S = offset + ids.shape[1]
         positions = torch.arange(offset, S, device=ids.device)  # (T,)
         if left_padding is not None:
@@ -155,3 +157,51 @@ def make_norm(config: TransformerConfig) -> LayerNorm | RMSNorm:
     """Return a new norm of the kind given by config.norm."""
     sizes = config.d_model, config.norm_eps
     return RMSNorm(*sizes) if config.norm == "rms" else LayerNorm(*sizes, config.bias)
+
+
+def _require_tokens(ids: Tensor, offset: int, max_seq_len: int) -> None:
+    """Raise ValueError unless ids are rows of tokens that fit after `offset` others; TypeError for a non-tensor."""
+    require_tensors(ids=ids)
+    if ids.ndim != 2:
+        raise ValueError(f"ids must have shape (B, T), got {tuple(ids.shape)}; add a batch dimension with ids[None]")
+    B, T = ids.shape
+    if B == 0 or T == 0:
+        raise ValueError(f"ids of shape {(B, T)} contain no token: give at least one, such as the start token")
+    if max_seq_len < offset + T:
+        cached = f" after {offset} in the cache" if offset else ""
+        raise ValueError(f"ids have {T} tokens per row{cached}, more than max_seq_len={max_seq_len}: shorten them")
+
+
+def _require_segments(segment_ids: Tensor | None, n_segments: int, ids: Tensor) -> None:
+    """Raise ValueError unless each token has one of the model's segments, or none are given."""
+    if segment_ids is None:
+        return
+    if n_segments == 0:
+        raise ValueError("segment_ids were given, but n_segments=0: the model cannot tell segments apart")
+    require_tensors(segment_ids=segment_ids)
+    if segment_ids.shape != ids.shape:
+        raise ValueError(f"segment_ids must have the shape of ids, {tuple(ids.shape)}, got {tuple(segment_ids.shape)}")
+    require_ids(segment_ids, n_segments, name="segment_ids", size="n_segments")
+
+
+def _require_left_padding(left_padding: Tensor | None, B: int, max_seq_len: int) -> None:
+    """Raise ValueError unless each of the B rows has a possible number of padding tokens, or none are given."""
+    if left_padding is None:
+        return
+    require_tensors(left_padding=left_padding)
+    if left_padding.shape != (B,):
+        raise ValueError(f"left_padding must be one count per row, shape {(B,)}, got {tuple(left_padding.shape)}")
+    if left_padding.is_floating_point():
+        raise ValueError(f"left_padding counts tokens, so it holds whole numbers, got {left_padding.dtype}")
+    if occurs((left_padding < 0) | (left_padding >= max_seq_len)):
+        least, most = left_padding.min().item(), left_padding.max().item()
+        wrong = f"at least 0, got {least}" if least < 0 else f"less than max_seq_len={max_seq_len}, got {most}"
+        raise ValueError(f"left_padding counts tokens, so it must be {wrong}")
+
+
+def _require_context(context: Tensor | None, cross_attention: bool) -> None:
+    """Raise ValueError if a block with cross-attention gets no context, or a block without it gets one."""
+    if cross_attention and context is None:
+        raise ValueError("this block has a cross-attention and needs a context to attend to: give context")
+    if not cross_attention and context is not None:
+        raise ValueError("this block has no cross-attention to read a context: build it with cross_attention=True")

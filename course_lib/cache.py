@@ -4,11 +4,12 @@ Chapter 14. A token's keys and values do not change when more tokens follow, so 
 """
 
 from collections.abc import Callable, Sequence
+from numbers import Integral
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.checks import require_kept, require_rows_kept
+from course_lib.checks import require_ids, require_tensors
 
 SMALLEST = 64  # tokens that a new cache has room for
 
@@ -69,14 +70,14 @@ class KVCache:
 
     def select(self, rows: Int[Tensor, "B_new"]) -> None:
         """Keep these rows of the batch, in this order; a row may occur more than once (beam search)."""
-        require_rows_kept(rows, self.key)
+        _require_rows_kept(rows, self.key)
         self._room = [room[rows] for room in self._room]
 
     def keep(self, length: int) -> None:
         """Keep only the first `length` tokens and discard the rest (rejected guesses in speculative decoding).
 
         Errors: ValueError if the cache has fewer tokens."""
-        require_kept(length, len(self))
+        _require_kept(length, len(self))
         self._length = length
 
 
@@ -89,3 +90,18 @@ def cached_tokens(cache: Sequence[tuple[KVCache, KVCache]] | None, n_blocks: int
     if len(cache) != n_blocks:
         raise ValueError(f"the cache is for {len(cache)} blocks, not {n_blocks}: make it with new_cache()")
     return len(cache[0][0])
+
+
+def _require_kept(length: object, held: int) -> None:
+    """Raise ValueError unless length is a whole number from 0 to the number of cached tokens."""
+    if not isinstance(length, Integral) or isinstance(length, bool) or not 0 <= int(length) <= held:
+        raise ValueError(f"length must be from 0 to the {held} tokens that the cache holds, got {length!r:.60}")
+
+
+def _require_rows_kept(rows: Tensor, key: Tensor | None) -> None:
+    """Raise ValueError unless rows are indices into the batch of a cache; TypeError for a non-tensor."""
+    require_tensors(rows=rows)
+    if rows.ndim != 1:
+        raise ValueError(f"rows must be a one-dimensional tensor of batch indices, got shape {tuple(rows.shape)}")
+    if key is not None:
+        require_ids(rows, len(key), name="rows", size="B", like=key)

@@ -25,7 +25,7 @@ def save_checkpoint(
         history: plain values by name, such as losses; `load_checkpoint` returns them.
     Errors: ValueError if the folder does not exist; TypeError for an argument of the wrong type.
     """
-    checks.require_checkpoint(path, model, optimizer, generator, history)
+    _require_checkpoint(path, model, optimizer, generator, history)
     state = {
         "model": processes.whole(model.state_dict()), "optimizer": processes.whole(optimizer.state_dict()),
         "history": history or {}, "generator": generator.get_state() if generator else None,
@@ -44,7 +44,7 @@ def load_checkpoint(
     Errors: ValueError for a file that is missing or damaged, contains numbers that are not finite, or belongs to
         another model; TypeError for an argument of the wrong type.
     """
-    checks.require_checkpoint(path, model, optimizer, generator, None)
+    _require_checkpoint(path, model, optimizer, generator, None)
     try:
         state = torch.load(path, weights_only=True, map_location="cpu")
         checks.require_finite({n: state["model"][n] for n, _ in model.named_parameters() if n in state["model"]})
@@ -62,3 +62,16 @@ def load_checkpoint(
             f"cannot resume from {path}: {type(error).__name__}: {str(error).splitlines()[0]}. "
             "It belongs to another model, or is missing or damaged. Move it away to start again, or name another one."
         ) from error
+
+
+def _require_checkpoint(path: object, model: object, optimizer: object, generator: object, history: object) -> None:
+    """Raise TypeError or ValueError unless these can be written to a checkpoint or restored from one."""
+    checks.require_path(path=path)
+    checks.require_module(model=model)
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise TypeError(f"optimizer must be a torch optimizer, as make_optimizer makes it, got {optimizer!r:.80}")
+    checks.require_generator(generator)
+    if not isinstance(history, dict | None):
+        raise TypeError(f"history must be a dictionary of plain values, got {history!r:.80}: write {{'losses': …}}")
+    if not Path(str(path)).parent.is_dir():
+        raise ValueError(f"path={str(path)!r}: there is no folder {Path(str(path)).parent}, make it first")

@@ -104,7 +104,7 @@ def forward_flops(config: TransformerConfig, T: int, batch: int = 1, S: int | No
     checks.require_at_least_one(T=T, batch=batch)
     checks.require_count(cached=cached)
     if cached:
-        checks.require_generating(config.family)
+        _require_generating(config.family)
     S = _source_length(config, T + cached, S)
     d, d_q, d_kv = config.d_model, config.n_heads * config.d_head, config.n_kv_heads * config.d_head
 
@@ -144,7 +144,7 @@ def kv_cache_bytes(
     """
     require_config(config)
     checks.require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
-    checks.require_generating(config.family)
+    _require_generating(config.family)
     tokens = T + _source_length(config, T, S)
     return 2 * config.n_layers * batch * tokens * config.n_kv_heads * config.d_head * bytes_per_element
 
@@ -277,3 +277,9 @@ def _source_length(config: TransformerConfig, T: int, S: int | None) -> int:
     elif S is not None:
         raise ValueError(f"S={S} is the length of a source, but family={config.family!r} has none: leave S out")
     return S or 0
+
+
+def _require_generating(family: str) -> None:
+    """Raise ValueError for a family that does not generate and therefore has no cache."""
+    if family == "encoder":
+        raise ValueError("family='encoder' does not generate, so it has no cache: use a decoder")

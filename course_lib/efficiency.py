@@ -31,7 +31,7 @@ def quantize_int8(weight: Float[Tensor, "O I"]) -> tuple[Int8[Tensor, "O I"], Fl
     Errors: ValueError if weight is not a matrix of finite numbers.
     Source: Dettmers et al. 2022, "LLM.int8()", section 2.1 (absmax quantization, row by row).
     """
-    checks.require_matrix(weight)
+    _require_matrix(weight)
     largest = weight.abs().amax(dim=1)  # (O,)
     scale = torch.where(largest > 0, largest / LARGEST, 1.0)
     return (weight / scale[:, None]).round().to(torch.int8), scale
@@ -139,7 +139,7 @@ def speculate(
     Errors: ValueError for an invalid setting.
     Source: Leviathan et al. 2023; Chen et al. 2023.
     """
-    checks.require_speculation(model, draft, ids, max_new_tokens, k)
+    _require_speculation(model, draft, ids, max_new_tokens, k)
     checks.require_generator(generator)
     caches, kept = (model.new_cache(), draft.new_cache()), []
     end = ids.shape[1] + max_new_tokens
@@ -167,7 +167,7 @@ def left_over(p: Float[Tensor, "V"], q: Float[Tensor, "V"]) -> Float[Tensor, "V"
     A token is guessed and kept with probability min(p, q), and sampled as a replacement with probability max(0, p − q).
     The two sum to p.
     """
-    checks.require_probabilities(p=p, q=q)
+    _require_probabilities(p=p, q=q)
     rest = (p - q).clamp(min=0)
     return rest / rest.sum() if rest.any() else p  # p = q up to rounding, and no guess is rejected
 
@@ -185,3 +185,44 @@ def _read(model: Any, ids: Tensor, cache: Any) -> Tensor:
 def _draw(probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
     """Sample one token from probabilities (V,) with `sample_next_token`; return its id, (1,)."""
     return sample_next_token(probabilities.log()[None], generator=generator)
+
+
+def _require_probabilities(**given: Tensor) -> None:
+    """Raise ValueError unless every named tensor is a distribution (V,) over the same tokens."""
+    checks.require_alike(**given)
+    shapes = {tuple(p.shape) for p in given.values()}
+    for name, p in given.items():
+        if len(shapes) > 1 or p.ndim != 1 or p.is_meta or checks.occurs(~(p >= 0) | ((p.sum() - 1).abs() >= 0.01)):
+            raise ValueError(f"{name} must be probabilities (V,) that sum to 1, got shape {tuple(p.shape)}: {p!s:.80}")
+
+
+def _require_matrix(weight: Tensor) -> None:
+    """Raise ValueError unless weight is a matrix of finite numbers; TypeError for a non-tensor."""
+    checks.require_tensors(weight=weight)
+    if (
+        weight.ndim != 2
+        or weight.is_meta
+        or not weight.numel()
+        or not weight.is_floating_point()
+        or checks.occurs(~weight.isfinite())
+    ):
+        raise ValueError(f"weight must be a matrix (O, I) of finite numbers, got {tuple(weight.shape)}, {weight.dtype}")
+
+
+def _require_speculation(model: Any, draft: Any, ids: Tensor, max_new_tokens: int, k: int) -> None:
+    """Raise ValueError unless the draft can guess for the model from this prompt; TypeError for a non-tensor."""
+    checks.require_model(model=model, draft=draft)
+    checks.require_at_least_one(k=k)
+    checks.require_count(max_new_tokens=max_new_tokens)
+    if (V := model.config.vocab_size) != draft.config.vocab_size:
+        raise ValueError(f"model and draft need the same vocabulary, got {V} and {draft.config.vocab_size} tokens")
+    checks.require_prompts(model.config.family, ids, None, None, None)
+    checks.require_ids(ids, V)
+    if len(ids) != 1:
+        raise ValueError(f"ids must be one prompt (1, T), got {len(ids)} rows: they would grow to different lengths")
+    room = min(model.config.max_seq_len, draft.config.max_seq_len)
+    if ids.shape[1] + max_new_tokens > room:
+        raise ValueError(
+            f"{ids.shape[1]} tokens of the prompt and max_new_tokens={max_new_tokens} do not fit into "
+            f"max_seq_len={room}: ask for at most {max(0, room - ids.shape[1])}"
+        )

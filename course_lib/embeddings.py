@@ -3,12 +3,21 @@
 Chapter 1. An embedding is a table with one row per token. Embedding a token means picking its row.
 """
 
+from operator import index as whole
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib.checks import require_ids, require_left, require_rows, require_sizes, require_switches
+from course_lib.checks import (
+    occurs,
+    require_at_least_one,
+    require_ids,
+    require_sizes,
+    require_switches,
+    require_tensors,
+)
 from course_lib.layers import Layer
 
 
@@ -52,7 +61,7 @@ def nearest_tokens(
     Returns: (indices, cosines), best first.
     Errors: ValueError if index is outside the table, k is not in 1 … V − 1, or a row contains NaN or infinite numbers.
     """
-    (index,) = require_rows(weight, index)
+    (index,) = _require_rows(weight, index)
     return _most_similar(weight, weight[index], exclude=[index], k=k)
 
 
@@ -67,14 +76,14 @@ def analogy(
     Errors: ValueError if a, b or c is outside the table, k exceeds the remaining rows, or a row is not finite.
     Source: Mikolov et al. 2013, "Linguistic Regularities in Continuous Space Word Representations".
     """
-    a, b, c = require_rows(weight, a, b, c)
+    a, b, c = _require_rows(weight, a, b, c)
     largest = weight[[a, b, c]].abs().max().clamp(min=torch.finfo(weight.dtype).tiny)  # prevents overflow in the sum
     vector = weight[a] / largest - weight[b] / largest + weight[c] / largest  # cosines ignore its length
     return _most_similar(weight, vector, exclude=[a, b, c], k=k)
 
 
 def _most_similar(weight: Tensor, vector: Tensor, exclude: list[int], k: int) -> tuple[Tensor, Tensor]:
-    require_left(k, len(weight) - len(set(exclude)))
+    _require_left(k, len(weight) - len(set(exclude)))
     cosine = F.cosine_similarity(_rescaled(weight), _rescaled(vector), dim=-1).to(weight.dtype)  # (V,)
     cosine[exclude] = -torch.inf
     scores, indices = cosine.topk(k)
@@ -86,3 +95,31 @@ def _rescaled(vectors: Tensor) -> Tensor:
     vectors = vectors.detach().to(torch.promote_types(vectors.dtype, torch.float32))
     largest = vectors.abs().amax(dim=-1, keepdim=True)
     return vectors / largest.where(largest > 0, 1)
+
+
+def _require_rows(weight: Tensor, *rows: int) -> list[int]:
+    """Return the rows. Raise ValueError or TypeError unless each is in the table and the table is finite."""
+    require_tensors(weight=weight)
+    if weight.ndim != 2 or not weight.is_floating_point() or weight.is_meta or not weight.numel():
+        raise ValueError(
+            f"weight must be a table of numbers of shape (V, d_model), got shape {tuple(weight.shape)}, {weight.dtype} "
+            f"on {weight.device}"
+        )
+    if occurs(~weight.isfinite()):  # NaN would rank as the nearest
+        row = (~weight.isfinite()).any(dim=1).nonzero()[0].item()
+        raise ValueError(f"row {row} of weight holds NaN or infinite numbers: its training has diverged")
+    for row in rows:
+        try:
+            wrong = isinstance(row, bool) or not 0 <= whole(row) < len(weight)
+        except (TypeError, RuntimeError):
+            raise TypeError(f"a token must be given by its id, a whole number, got {row!r}") from None
+        if wrong:
+            raise ValueError(f"token {row} is outside the table: its {len(weight)} rows are 0 … {len(weight) - 1}")
+    return [whole(row) for row in rows]
+
+
+def _require_left(k: int, available: int) -> None:
+    """Raise ValueError unless k is a whole number from 1 to the number of available tokens."""
+    require_at_least_one(k=k)
+    if k > available:
+        raise ValueError(f"k={k} is too large: only {available} tokens remain when the inputs are excluded")

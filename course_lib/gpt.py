@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from course_lib.blocks import Stack, TransformerBlock
 from course_lib.cache import KVCache
-from course_lib.checks import require_real, require_targets
+from course_lib.checks import occurs, require_ids, require_real, require_tensors
 from course_lib.config import TransformerConfig, require_family
 from course_lib.trace import evaluating, trace
 
@@ -84,5 +84,18 @@ def next_token_loss(logits: Float[Tensor, "B T V"], targets: Int[Tensor, "B T"])
 
     Errors: ValueError if the shapes differ, a target is outside the vocabulary, all are −100, or logits contain NaN.
     """
-    require_targets(logits, targets, IGNORED)
+    _require_targets(logits, targets, IGNORED)
     return require_real(F.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), ignore_index=IGNORED), logits)
+
+
+def _require_targets(logits: Tensor, targets: Tensor, ignored: int) -> None:
+    """Raise ValueError unless each row of logits has a target in the vocabulary, and not all targets are ignored."""
+    require_tensors(logits=logits, targets=targets)
+    if logits.ndim != 3 or not logits.is_floating_point() or logits.device != targets.device:
+        kind = f"{tuple(logits.shape)}, {logits.dtype} on {logits.device}"
+        raise ValueError(f"logits must be floats of shape (B, T, V) on the device of targets, got {kind}")
+    if targets.shape != logits.shape[:2]:
+        raise ValueError(f"targets must have the shape of ids, {tuple(logits.shape[:2])}, got {tuple(targets.shape)}")
+    if occurs((targets == ignored).all()):
+        raise ValueError(f"all targets are {ignored}: there is nothing to predict, and the mean of nothing is NaN")
+    require_ids(targets.masked_fill(targets == ignored, 0), logits.shape[-1], name="targets")

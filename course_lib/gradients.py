@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from course_lib import processes
 from course_lib.blocks import TransformerBlock
-from course_lib.checks import require_loss, require_max_norm, require_module, require_one_of, require_some
+from course_lib.checks import require_called, require_kind, require_max_norm, require_module, require_one_of
 from course_lib.gpt import IGNORED
 
 PRECISIONS = ("float32", "bf16")
@@ -38,7 +39,7 @@ def add_gradients(model: nn.Module, drawn: Sequence[tuple[Tensor | None, ...]], 
     """
     require_one_of(PRECISIONS, precision=precision)
     require_module(model=model)
-    require_some(drawn=drawn)
+    _require_some(drawn=drawn)
     tokens = [predicted(batch) for batch in drawn] if len(drawn) > 1 else [1]
     n, mine = processes.count(), range(processes.rank(), len(drawn), processes.count())
     device = next(model.parameters()).device.type
@@ -46,7 +47,7 @@ def add_gradients(model: nn.Module, drawn: Sequence[tuple[Tensor | None, ...]], 
     for i in mine:
         with processes.averaging(model, now=i == mine[-1]):
             with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
-                mean = require_loss(model, drawn[i])
+                mean = _require_loss(model, drawn[i])
             part = mean * (n * tokens[i] / sum(tokens))  # times n, because gradients are averaged over processes
             part.backward()
         loss += part.item()
@@ -145,3 +146,25 @@ def require_compiler(device: torch.device) -> None:
             f"compile=True found no way to compile for {device.type} ({why}). On a CPU it needs a C++ compiler "
             f"(CXX={os.environ.get('CXX', 'g++')}): install one, such as g++, or leave compile=False"
         ) from error
+
+
+def _require_loss(model: torch.nn.Module, batch: tuple) -> Tensor:
+    """Return the loss of model(*batch) -> (logits, loss). Raise ValueError if the model returns something else, or if
+    its loss depends on no trainable parameter."""
+    result = require_called(model, batch)
+    if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], Tensor) or result[1].numel() != 1:
+        raise ValueError(f"model(*batch) must return (logits, loss), the loss one number, got {result!r:.80}")
+    if not result[1].requires_grad:
+        raise ValueError(
+            f"the loss of {type(model).__name__} does not depend on a parameter that requires a gradient: compute it "
+            "from the logits, without detach() and no_grad()"
+        )
+    return result[1]
+
+
+def _require_some(**given: Any) -> None:
+    """Raise ValueError if any named collection is empty."""
+    for name, collection in given.items():
+        require_kind(Sequence, **{name: collection})
+        if not len(collection):
+            raise ValueError(f"{name} is empty: give at least one")

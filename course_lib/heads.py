@@ -20,7 +20,7 @@ def split_heads(x: Float[Tensor, "B T d_model"], n_heads: int) -> Float[Tensor, 
 
     Errors: ValueError if n_heads does not divide d_model.
     """
-    checks.require_shape(x, "(B, T, d_model)")
+    _require_shape(x, "(B, T, d_model)")
     B, T, d_model = x.shape
     checks.require_heads(d_model, n_heads)
     return x.reshape(B, T, n_heads, d_model // n_heads).transpose(1, 2)  # (B, T, H, D) -> (B, H, T, D)
@@ -28,7 +28,7 @@ def split_heads(x: Float[Tensor, "B T d_model"], n_heads: int) -> Float[Tensor, 
 
 def merge_heads(x: Float[Tensor, "B H T D"]) -> Float[Tensor, "B T d_model"]:
     """Concatenate the heads again: the inverse of split_heads."""
-    checks.require_shape(x, "(B, H, T, D)")
+    _require_shape(x, "(B, H, T, D)")
     return x.transpose(1, 2).flatten(start_dim=2)  # (B, T, H, D) -> (B, T, H * D)
 
 
@@ -87,7 +87,7 @@ class MultiHeadAttention(Layer):
             need_weights: also return the weights (before dropout), from the plain steps: the fused kernel has none.
             score_bias: numbers added to the scores, broadcastable to (B, H, T, S), such as alibi_bias.
         """
-        checks.require_sequences(x, context, self.d_model, is_causal, rotary, need_weights)
+        _require_sequences(x, context, self.d_model, is_causal, rotary, need_weights)
         query = split_heads(self.q_proj(x), self.n_heads)  # (B, H, T, D)
         if context is None:
             key, value = self.keys_and_values(x)  # (B, H_kv, T, D)
@@ -112,7 +112,7 @@ class MultiHeadAttention(Layer):
         self, query, key, value, mask=None, is_causal=False, score_bias=None, dropout_p=0.0, need_weights=False
     ) -> tuple[Tensor, Tensor | None]:
         """Return (heads (B, H, T, D), weights or None) for queries (B, H, T, D), keys and values (B, H_kv, S, D)."""
-        checks.require_fitting(query, key, mask, score_bias)
+        _require_fitting(query, key, mask, score_bias)
         group = self.n_heads // self.n_kv_heads
         if group > 1:
             key, value = key.repeat_interleave(group, dim=1), value.repeat_interleave(group, dim=1)  # (B, H, S, D)
@@ -124,3 +124,37 @@ class MultiHeadAttention(Layer):
         if need_weights:
             return scaled_dot_product_attention(query, key, value, mask, dropout_p, score_bias)
         return fused_attention(query, key, value, mask, dropout_p, score_bias, is_causal), None
+
+
+def _require_sequences(
+    x: Tensor, context: Tensor | None, d_model: int, is_causal: bool, rotary: Tensor | None, need_weights: bool
+) -> None:
+    """Raise ValueError unless x and context have d_model features; with a context, is_causal and rotary are errors."""
+    if type(is_causal) is not bool or type(need_weights) is not bool:
+        checks.require_switches(is_causal=is_causal, need_weights=need_weights)
+    checks.require_last_size(x, d_model)
+    if context is None:
+        return
+    checks.require_last_size(context, d_model, name="context")
+    if is_causal or rotary is not None:
+        raise ValueError("is_causal and rotary apply to a single sequence: leave them out when a context is given")
+
+
+def _require_fitting(query: Tensor, key: Tensor, mask: Tensor | None, score_bias: Tensor | None) -> None:
+    """Raise ValueError unless queries and keys have the same batch size and the mask, if given, fits the scores."""
+    if isinstance(score_bias, Tensor):
+        checks.require_bias(score_bias)
+    if key.shape[0] != query.shape[0]:  # len(key) would fix the batch of an exported model
+        raise ValueError(
+            f"x has {len(query)} rows, but the context or its cache has {len(key)}: give one for each row of ids"
+        )
+    if mask is not None:
+        checks.require_device_of(query, mask=mask)
+        checks.require_mask(mask, (*query.shape[:-1], key.shape[-2]))
+
+
+def _require_shape(x: Tensor, shape: str) -> None:
+    """Raise ValueError unless x has the dimensions that the shape names; TypeError if it is not a tensor."""
+    checks.require_tensors(x=x)
+    if x.ndim != len(shape.split(",")) or not x.shape[-1]:
+        raise ValueError(f"x must have shape {shape}, got {tuple(x.shape)}")

@@ -11,11 +11,11 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from course_lib.checks import (
+    occurs,
     require_at_least_one,
     require_boolean,
     require_device,
     require_device_of,
-    require_lengths,
     require_sizes,
     require_switches,
 )
@@ -50,7 +50,7 @@ def padding_mask(lengths: Int[Tensor, "B"] | Sequence[int], S: int, left: bool =
     Errors: ValueError if a length is not in 0 … S.
     """
     require_switches(left=left)
-    lengths = require_lengths(lengths, S)
+    lengths = _require_lengths(lengths, S)
     position = torch.arange(S, device=lengths.device)
     mask = position >= S - lengths[:, None] if left else position < lengths[:, None]  # (B, S)
     return mask[:, None, None, :]  # (B, 1, 1, S)
@@ -109,3 +109,19 @@ def combine(*masks: Bool[Tensor, "..."] | None) -> Bool[Tensor, "..."]:
     for mask in given[1:]:
         result = result & mask
     return result
+
+
+def _require_lengths(lengths: object, S: int) -> Tensor:
+    """Return the lengths as a tensor. Raise ValueError unless they are one whole number per row, in 0 … S."""
+    try:
+        given = torch.as_tensor(lengths)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"lengths must be one whole number per row, got {lengths!r:.80}") from None
+    if given.ndim != 1 or given.is_floating_point() or given.is_complex() or given.dtype == torch.bool or given.is_meta:
+        kind = f"shape {tuple(given.shape)}, {given.dtype} on {given.device}"
+        raise ValueError(f"lengths must be one whole number per row, got {kind}")
+    require_sizes(S=S, rows=max(1, len(given)))
+    wrong = (given < 0) | (given > S)
+    if occurs(wrong):
+        raise ValueError(f"lengths contain {given[wrong][0].item()}, but a row of S={S} keys has a length of 0 to {S}")
+    return given

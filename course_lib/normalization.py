@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.checks import require_features, require_positive, require_sizes, require_switches
+from course_lib.checks import require_last_size, require_positive, require_sizes, require_switches, require_tensors
 from course_lib.layers import Layer
 
 
@@ -39,12 +39,12 @@ class LayerNorm(Layer):
         self.bias = nn.Parameter(torch.zeros(d_model)) if bias else None
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        require_features(x, self.weight)
+        _require_features(x, self.weight)
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
 
     def by_hand(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         """Compute the formula in three steps."""
-        require_features(x, self.weight)
+        _require_features(x, self.weight)
         centred = x - x.mean(dim=-1, keepdim=True)  # (..., d_model), with mean 0
         variance = centred.pow(2).mean(dim=-1, keepdim=True)  # (..., 1)
         y = centred / torch.sqrt(variance + self.eps) * self.weight
@@ -73,11 +73,21 @@ class RMSNorm(Layer):
         self.weight = nn.Parameter(torch.ones(d_model))
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        require_features(x, self.weight)
+        _require_features(x, self.weight)
         return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
 
     def by_hand(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         """Compute the formula in two steps."""
-        require_features(x, self.weight)
+        _require_features(x, self.weight)
         mean_square = x.pow(2).mean(dim=-1, keepdim=True)  # (..., 1)
         return x / torch.sqrt(mean_square + self.eps) * self.weight
+
+
+def _require_features(x: Tensor, weight: Tensor) -> None:
+    """Raise ValueError unless a norm with this weight can process x; TypeError if x is not a tensor."""
+    if not isinstance(x, Tensor):
+        require_tensors(x=x)
+    if x.shape[-1:] != weight.shape:
+        require_last_size(x, len(weight))
+    if not x.is_floating_point() or x.device != weight.device:
+        raise ValueError(f"x must hold floats and be on {weight.device}, like the weights, got {x.dtype} on {x.device}")

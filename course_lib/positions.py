@@ -88,7 +88,7 @@ def _add_rows(x: Tensor, table: Tensor, positions: Tensor | None) -> Tensor:
     checks.require_fractions(x, d_model)
     first, last = 0, x.shape[-2] - 1
     if positions is not None:
-        checks.require_positions(positions, x)
+        _require_positions(positions, x)
         if checks.occurs((positions < 0) | (positions >= max_seq_len)):
             first, last = int(positions.min()), int(positions.max())
     if first < 0 or last >= max_seq_len:
@@ -117,10 +117,10 @@ def rotary_angles(
     Errors: ValueError if d_head is odd, or theta is not a positive number.
     Source: Su et al. 2021, "RoFormer".
     """
-    checks.require_whole_numbers(positions)
+    _require_whole_numbers(positions)
     checks.require_sizes(d_head=d_head)
     checks.require_theta(theta=theta)
-    checks.require_wide(dtype)
+    _require_wide(dtype)
     if d_head % 2:
         raise ValueError(f"RoPE rotates pairs of features, but d_head={d_head} is odd: choose an even one")
     two_i = torch.arange(0, d_head, 2, device=positions.device)
@@ -145,7 +145,7 @@ def slowed(speeds: Float[Tensor, "half"], factor: float, low: float, high: float
     Errors: ValueError unless factor ≥ 1, 0 < low < high and original > 0.
     Source: Llama 3.1's published code; after Peng et al. 2023 (YaRN), section 3.2.
     """
-    checks.require_speeds(speeds)
+    _require_speeds(speeds)
     checks.require_rope_scaling((factor, low, high, original))
     turns = original * speeds / (2 * torch.pi)
     kept = ((turns - low) / (high - low)).clamp(0, 1)
@@ -167,7 +167,7 @@ def apply_rotary(
     Errors: ValueError if D is not twice the number of angles, or the shapes do not broadcast.
     Source: Su et al. 2021, section 3.2.2.
     """
-    checks.require_pairs(x, angles, interleaved)
+    _require_pairs(x, angles, interleaved)
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)  # (..., T, D / 2)
     if interleaved:
         a, b = x[..., 0::2], x[..., 1::2]
@@ -192,7 +192,7 @@ def alibi_bias(
     Source: Press et al. 2022, "Train Short, Test Long".
     """
     S = T if S is None else S
-    checks.require_last_queries(T, S)
+    _require_last_queries(T, S)
     checks.require_sizes(n_heads=n_heads, T=T, S=S)
     checks.require_device(device)
     power = 2 ** (int(n_heads).bit_length() - 1)
@@ -222,7 +222,7 @@ class RelativeBias(Layer):
 
     def forward(self, T: int, S: int) -> Float[Tensor, "H T S"]:
         """Return the bias for the scores of the last T of S positions. Errors: ValueError if S < T."""
-        checks.require_last_queries(T, S)
+        _require_last_queries(T, S)
         position = torch.arange(S, device=self.weight.device)
         before = position[S - T :, None] - position  # (T, S), how far the key is before its query
         bins, distance = (BINS // 2, before.abs()) if self.both_ways else (BINS, before.clamp(min=0))
@@ -260,3 +260,59 @@ def relative_positions(config: Any, positions: Tensor, S: int, dtype: Any, learn
     if config.positions == "alibi":
         return {"score_bias": alibi_bias(config.n_heads, positions.shape[-1], S, device=positions.device)}
     return {}
+
+
+def _require_last_queries(T: int, S: int) -> None:
+    """Raise ValueError unless T queries can be the last of S positions."""
+    checks.require_sizes(T=T, S=S)
+    if S < T:
+        raise ValueError(f"S={S} keys are fewer than T={T} queries: the queries are the last T of the S positions")
+
+
+def _require_wide(dtype: object) -> None:
+    """Raise ValueError unless dtype is float32 or float64."""
+    if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype!r:.80}")
+
+
+def _require_pairs(x: Tensor, angles: Tensor, interleaved: bool) -> None:
+    """Raise ValueError unless there is an angle for each pair of features of x; TypeError for a non-tensor."""
+    checks.require_tensors(x=x, angles=angles)
+    if not isinstance(interleaved, bool):
+        checks.require_switches(interleaved=interleaved)
+    if (
+        min(x.ndim, angles.ndim) < 2
+        or not x.is_floating_point()
+        or x.device != angles.device
+        or not angles.is_floating_point()
+    ):
+        said = ", ".join(f"{tuple(each.shape)}, {each.dtype} on {each.device}" for each in (x, angles))
+        raise ValueError(f"x (…, T, D) and angles (…, T, D / 2) must be float tensors on one device, got {said}")
+    if x.shape[-1] != 2 * angles.shape[-1]:
+        raise ValueError(
+            f"x has D={x.shape[-1]} features, but {angles.shape[-1]} angles rotate {2 * angles.shape[-1]}: "
+            "make the angles with rotary_angles(positions, d_head=D)"
+        )
+    checks.require_broadcast(angles, (*x.shape[:-1], angles.shape[-1]), "angles")
+
+
+def _require_speeds(speeds: Tensor) -> None:
+    """Raise ValueError unless the speeds are finite numbers; TypeError if they are not a tensor."""
+    checks.require_alike(speeds=speeds)
+    if checks.occurs(~speeds.isfinite()):
+        raise ValueError("speeds must be finite numbers, got NaN or infinite ones")
+
+
+def _require_positions(positions: Tensor, x: Tensor) -> None:
+    """Raise ValueError unless positions has a whole number for each token, on the device of x."""
+    checks.require_broadcast(positions, x.shape[:-1], "positions")
+    checks.require_device_of(x, positions=positions)
+    if positions.dtype not in (torch.int64, torch.int32):  # PyTorch would read uint8 as a mask
+        raise ValueError(f"positions must be whole numbers (torch.int64 or torch.int32), got {positions.dtype}")
+
+
+def _require_whole_numbers(positions: Tensor) -> None:
+    """Raise ValueError unless positions are whole numbers; TypeError if they are not a tensor."""
+    checks.require_tensors(positions=positions)
+    if positions.is_floating_point() or positions.is_complex() or positions.dtype == torch.bool:
+        raise ValueError(f"positions must be whole numbers, got {positions.dtype}")

@@ -5,12 +5,12 @@ Chapters 1, 13 and 15. `load_pretrained("tinytown")` loads the model that ships 
 """
 
 from pathlib import Path
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from course_lib.checks import require_folder, require_kind, require_model, require_one_of
+from course_lib.checks import require_kind, require_model, require_one_of
 from course_lib.config import TransformerConfig
 from course_lib.course.files import (
     ASSETS,
@@ -94,7 +94,7 @@ def load_text(name: str = "tinyshakespeare") -> str:
 def save_pretrained(folder: str | Path, model: Model, tokenizer: WordTokenizer | SubwordTokenizer) -> None:
     """Write a model of any family to `folder`: model.safetensors, config.json, and vocabulary.json or tokenizer.json.
     An interruption never leaves an incomplete file."""
-    folder = require_folder(folder)
+    folder = _require_folder(folder)
     require_model(model=model)
     require_kind(WordTokenizer | SubwordTokenizer, tokenizer=tokenizer)
     tied = tied_names(model)
@@ -178,3 +178,14 @@ def _read_tokenizer(folder: Path) -> WordTokenizer | SubwordTokenizer:
     if pieces.is_file():
         return BytePairTokenizer.from_files(pieces, folder / "merges.txt")
     raise ValueError(f"{folder} holds no tokenizer: {VOCABULARY_FILE}, {TOKENIZER_FILE}, or vocab.json with merges.txt")
+
+
+def _require_folder(folder: Any) -> Path:
+    """Return the folder, created if necessary. Raise TypeError or ValueError if that is impossible."""
+    if not isinstance(folder, str | Path):
+        raise TypeError(f"folder must be a path, a string or a pathlib.Path, got {folder!r:.80}")
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"folder={str(folder)!r} cannot be made: {error}") from error
+    return Path(folder)

@@ -86,7 +86,7 @@ def penalize_repetition(
     Source: Keskar et al. 2019 (CTRL), section 4.1; for l < 0, Hugging Face's transformers.
     """
     _require_logits(logits)
-    checks.require_penalty(penalty)
+    _require_penalty(penalty)
     checks.require_ids(ids, logits.shape[-1], like=logits)
     if ids.shape[:-1] != logits.shape[:-1]:
         raise ValueError(f"ids must be (…, T) and logits (…, V), got {tuple(ids.shape)} and {tuple(logits.shape)}")
@@ -121,7 +121,7 @@ def next_token_distribution(
     Errors: ValueError for NaN or +inf, a row that is all −inf, temperature < 0, k < 1, p outside (0, 1].
     """
     _require_logits(logits)
-    checks.require_temperature(temperature)
+    _require_temperature(temperature)
     logits = _wide(logits)
     largest = logits.amax(dim=-1, keepdim=True)  # (..., 1)
     # Subtracting the largest logit does not change the softmax. No logit is then above 0, so dividing by a tiny
@@ -271,7 +271,7 @@ def pad_left(
         tokens before each prompt. The text of row b is ids[b, left_padding[b] :].
     Errors: ValueError if there is no prompt, a prompt is empty, or pad_id is not a whole number.
     """
-    rows = checks.require_prompt_rows(prompts, pad_id)
+    rows = _require_prompt_rows(prompts, pad_id)
     T = max(len(row) for row in rows)
     ids = torch.stack([F.pad(row, (T - len(row), 0), value=pad_id) for row in rows])  # (B, T)
     return ids, torch.tensor([T - len(row) for row in rows], device=ids.device)
@@ -312,7 +312,7 @@ class Draft:
         checks.require_model(model=model)
         checks.require_prompts(getattr(model.config, "family", "decoder"), ids, left_padding, source_ids, source_mask)
         checks.require_ids(ids, model.config.vocab_size)
-        checks.require_caching(model, use_cache)
+        _require_caching(model, use_cache)
         use_cache = hasattr(model, "new_cache") if use_cache is None else use_cache
         self.model, self.ids, self.left_padding, self.source_mask = model, ids, left_padding, source_mask
         self.parts = list(model.modules())
@@ -362,3 +362,40 @@ class Draft:
             return self.ids
         padding = torch.arange(self.ids.shape[1], device=self.ids.device) < self.left_padding[:, None]  # (B, T)
         return torch.where(padding, self.ids[:, -1:], self.ids)
+
+
+def _require_caching(model: Any, use_cache: object) -> None:
+    """Raise TypeError unless use_cache is a switch or None; ValueError if the model has no cache to use."""
+    if use_cache is not None:
+        checks.require_switches(use_cache=use_cache)
+    if use_cache and not hasattr(model, "new_cache"):
+        raise ValueError(f"use_cache=True needs model.new_cache(), which {type(model).__name__} does not have")
+
+
+def _require_penalty(penalty: object) -> None:
+    """Raise ValueError unless a repetition penalty is a positive number that keeps usual logits finite."""
+    checks.require_positive(repetition_penalty=penalty)
+    if penalty is True or not 1e-9 <= penalty <= 1e9:  # type: ignore[operator]
+        raise ValueError(f"repetition_penalty must be from 1e-9 to 1e9 (1 changes nothing), got {penalty!r}")
+
+
+def _require_temperature(temperature: object) -> None:
+    """Raise ValueError unless temperature is a finite number of at least 0."""
+    if not checks.is_number(temperature) or temperature is True or not 0 <= temperature < math.inf:
+        raise ValueError(f"temperature must be a finite number ≥ 0 (0 = greedy), got {temperature!r}")
+
+
+def _require_prompt_rows(prompts: Any, pad_id: object) -> list[Tensor]:
+    """Return each prompt as a tensor. Raise ValueError unless each is a non-empty row of ids and pad_id is an id."""
+    try:
+        rows = [torch.as_tensor(prompt) for prompt in prompts]
+    except (TypeError, ValueError, RuntimeError):
+        rows = []
+    if not rows or any(row.ndim != 1 or len(row) == 0 or row.dtype not in (torch.int64, torch.int32) for row in rows):
+        raise ValueError(
+            f"prompts must be lists of ids, at least one id in each, got {prompts!r:.200}: "
+            "begin with the start token if there is nothing else"
+        )
+    if not isinstance(pad_id, Integral) or isinstance(pad_id, bool) or abs(int(pad_id)) > checks.LARGEST:
+        raise ValueError(f"pad_id must be a whole number, got {pad_id!r:.80}")
+    return rows

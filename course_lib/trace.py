@@ -9,12 +9,13 @@ import difflib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatch
+from typing import Any
 from unittest.mock import patch  # replaces an attribute and restores it afterwards
 
 import torch
 from torch import Tensor, nn
 
-from course_lib.checks import require_module, require_modules, require_text
+from course_lib.checks import require_module, require_text
 from course_lib.heads import MultiHeadAttention
 
 
@@ -23,7 +24,7 @@ def evaluating(model: nn.Module | Sequence[nn.Module]) -> Iterator[None]:
     """Switch dropout and gradients off inside the `with` block, and restore each module's mode afterwards.
 
     model: the model, or a list of its modules, which saves time if you call this for every token."""
-    require_modules(model)
+    _require_modules(model)
     in_training = [module for module in (model.modules() if isinstance(model, nn.Module) else model) if module.training]
     for module in in_training:
         module.training = False
@@ -113,3 +114,11 @@ def _recording(attend: Callable, names: dict[str, str], keep: Callable[[str, Ten
         return heads, weights
 
     return recording_attend
+
+
+def _require_modules(model: Any) -> None:
+    """Raise TypeError unless model is a torch module or a list of modules."""
+    if isinstance(model, torch.nn.Module):
+        return
+    if not isinstance(model, list) or not all(isinstance(part, torch.nn.Module) for part in model[:1]):
+        raise TypeError(f"model must be a torch.nn.Module or a list of its modules, got {model!r:.80}")

@@ -52,7 +52,7 @@ def learning_rate(step: int, peak: float, warmup: int, total: int, floor: float 
     Errors: ValueError if step or warmup is negative, total is not above warmup, or not 0 ≤ floor ≤ peak < ∞.
     Source: Loshchilov & Hutter 2017 (cosine); Vaswani et al. 2017 (warm-up).
     """
-    checks.require_schedule(step, peak, warmup, total, floor)
+    _require_schedule(step, peak, warmup, total, floor)
     if step < warmup:
         return peak * step / warmup
     progress = min(1.0, (step - warmup) / (total - warmup))
@@ -65,8 +65,8 @@ def make_optimizer(
     """Return AdamW (Loshchilov & Hutter 2019) with weight decay for matrices only: there is no reason to pull a norm's
     gain or a bias towards zero."""
     checks.require_at_least_zero(weight_decay=weight_decay)
-    checks.require_betas(betas)
-    parameters = checks.require_trainable(model)
+    _require_betas(betas)
+    parameters = _require_trainable(model)
     groups = [
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
         {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
@@ -121,8 +121,8 @@ def train(
     Errors: ValueError before training for an invalid setting or one that the machine does not support, and during
         training if the batches run out. TrainingDiverged as soon as the loss or the gradient norm is not finite.
     """
-    checks.require_training_run(batches, steps, max_norm, checkpoint, checkpoint_every, accumulate)
-    checks.require_schedule(0, peak, warmup, math.inf, floor)  # report an invalid setting before training
+    _require_training_run(batches, steps, max_norm, checkpoint, checkpoint_every, accumulate)
+    _require_schedule(0, peak, warmup, math.inf, floor)  # report an invalid setting before training
     warmup = min(warmup, steps - 1)  # even a run of a few steps reaches the peak
     checks.require_module(model=model)
     checks.require_switches(
@@ -150,7 +150,7 @@ def train(
             rate = learning_rate(step + 1, peak, warmup, steps, floor)  # step + 1: at step 0 the rate is 0
             for group in optimizer.param_groups:
                 group["lr"] = rate
-            drawn = [checks.require_next(batches, step, steps) for _ in range(accumulate * processes.count())]
+            drawn = [_require_next(batches, step, steps) for _ in range(accumulate * processes.count())]
             optimizer.zero_grad(set_to_none=True)
             loss = add_gradients(shared, drawn, precision)
             norm = clip(trained, max_norm)
@@ -190,7 +190,7 @@ def story_losses(
         The loss per token of all stories is nats.sum() / tokens.sum().
     """
     checks.require_module(model=model)
-    checks.require_stories(stories, batch_size)
+    _require_stories(stories, batch_size)
     checks.require_whole([pad_id], "pad_id")
     device = next(model.parameters()).device
     nats = []
@@ -206,3 +206,70 @@ def story_losses(
         checks.require_real(loss, logits)
         nats.append(loss.double().sum(dim=1).cpu())
     return torch.cat(nats), torch.tensor([len(row) - 1 for row in stories])
+
+
+def _require_betas(betas: tuple[float, ...]) -> None:
+    """Raise ValueError unless AdamW's two betas are numbers in [0, 1)."""
+    pair = isinstance(betas, tuple | list) and len(betas) == 2
+    if not pair or not all(checks.is_number(beta) and 0 <= beta < 1 for beta in betas):
+        raise ValueError(f"betas must be two numbers in [0, 1), got {betas!r:.80}")
+
+
+def _require_trainable(model: torch.nn.Module) -> list[Tensor]:
+    """Return the trainable parameters. Raise ValueError if there are none: training would change nothing."""
+    checks.require_module(model=model)
+    parameters: list[Tensor] = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not parameters:
+        raise ValueError(
+            f"no parameter of {type(model).__name__} requires a gradient, so there is nothing to train: call "
+            "requires_grad_(True) on the model, or on the part that should learn"
+        )
+    return parameters
+
+
+def _require_schedule(step: float, peak: float, warmup: float, total: float, floor: float) -> None:
+    """Raise ValueError unless the learning rate of this step can be computed."""
+    numbers = {"step": step, "warmup": warmup, "total": total, "peak": peak, "floor": floor}
+    if wrong := [name for name, value in numbers.items() if not checks.is_number(value) or value is True]:
+        raise ValueError(f"{wrong[0]} must be a number, got {numbers[wrong[0]]!r:.80}")
+    if not (step >= 0 and 0 <= warmup < total):
+        raise ValueError(f"need step ≥ 0 and 0 ≤ warmup < total, got step={step}, warmup={warmup}, total={total}")
+    if not 0 <= floor <= peak < math.inf:
+        raise ValueError(f"need 0 ≤ floor ≤ peak, both finite, got floor={floor}, peak={peak}")
+
+
+def _require_training_run(
+    batches: object, steps: int, max_norm: float | None, checkpoint: str | Path | None, checkpoint_every: int,
+    accumulate: int,
+) -> None:  # fmt: skip
+    """Raise ValueError or TypeError unless a training run can begin and its checkpoint can be written."""
+    checks.require_at_least_one(steps=steps, checkpoint_every=checkpoint_every, accumulate=accumulate)
+    checks.require_max_norm(max_norm)
+    if checkpoint is not None:
+        checks.require_path(checkpoint=checkpoint)
+    if checkpoint and not Path(checkpoint).parent.is_dir():
+        raise ValueError(
+            f"checkpoint={str(checkpoint)!r} cannot be written: there is no folder {Path(checkpoint).parent}"
+        )
+    if not hasattr(batches, "__next__"):
+        raise TypeError(
+            f"batches must be an iterator, such as Batches, got {type(batches).__name__}: write iter(batches), or "
+            "itertools.cycle(batches) to begin again after the last one"
+        )
+
+
+def _require_next(batches: Iterator, step: int, steps: int) -> tuple:
+    """Return the next batch. Raise ValueError if there is none before the end of training."""
+    if (batch := next(batches, None)) is not None:
+        return batch
+    fewer = f", or ask for at most {step} steps" if step else ""
+    raise ValueError(f"the batches ran out at step {step} of {steps}: give an endless supply such as Batches{fewer}")
+
+
+def _require_stories(stories: list[list[int]], batch_size: int) -> None:
+    """Raise ValueError unless there is a story, each has a token to predict, and batch_size is at least 1."""
+    checks.require_at_least_one(batch_size=batch_size)
+    rows = stories if isinstance(stories, list) else []
+    whole = all(isinstance(row, list) and len(row) > 1 and all(isinstance(i, int) for i in row) for row in rows)
+    if not rows or not whole:
+        raise ValueError(f"stories must be lists of at least two ids, and at least one story, got {stories!r:.80}")

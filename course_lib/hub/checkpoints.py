@@ -15,7 +15,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from course_lib.checks import require_finite, require_float, require_mapping, require_one_of, require_tensors
+from course_lib.checks import require_finite, require_mapping, require_one_of, require_tensors
 from course_lib.config import TransformerConfig
 from course_lib.course.files import damaged, reading
 from course_lib.encoder_decoder import EncoderDecoder, EncoderOnly
@@ -66,7 +66,7 @@ def assemble(
     if any(problems.values()):
         found = [f"{what} {_listed(sorted(names))}" for what, names in problems.items() if names]
         raise ValueError(f"{source} does not fit its config: it {'; '.join(found)}")
-    require_float(tensors, f"{source}: ")
+    _require_float(tensors, f"{source}: ")
     require_finite(tensors, f"{source}: ")
     dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors.values()))
     ours = {name: tensors[theirs(tied.get(name, name))].to(dtype) for name in parts}
@@ -178,3 +178,14 @@ def _gguf_tokenizer(said: dict) -> SubwordTokenizer:
         [AddedToken(token, special=True, normalized=False) for token, kind in zip(tokens, kinds) if kind == control]
     )
     return SubwordTokenizer(tokenizer)
+
+
+def _require_float(weights: Mapping[str, Tensor], source: str = "") -> None:
+    """Raise ValueError that names the first tensor with a dtype that our models do not support."""
+    allowed = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+    for name, tensor in weights.items():
+        if tensor.dtype not in allowed:
+            raise ValueError(
+                f"{source}{name} holds {tensor.dtype}, but weights must be {', '.join(map(str, allowed))}: packed ones "
+                "are not supported, give the original model"
+            )

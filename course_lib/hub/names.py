@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from course_lib.checks import require_hf_config, require_hf_settings, require_one_of
+from course_lib.checks import require_one_of
 from course_lib.config import TransformerConfig
 from course_lib.course.files import read_table
 
@@ -60,11 +60,11 @@ def config_from_hf(family: str, config: Mapping | Any) -> TransformerConfig:
 
     Errors: ValueError that names the setting, if it asks for something that our models do not do, or a size is missing.
     """
-    require_hf_config(config)
+    _require_hf_config(config)
     given = LIBRARIES[family]["absent"] | (dict(config) if isinstance(config, Mapping) else config.to_dict())
     # The old name, which counts, and the new one.
     setting = "rope_scaling" if given.get("rope_scaling") else "rope_parameters"
-    require_hf_settings(**{setting: given.get(setting) or {}}, quantization_config=given.get("quantization_config"))
+    _require_hf_settings(**{setting: given.get(setting) or {}}, quantization_config=given.get("quantization_config"))
     rope = given.get(setting) or {}
     given |= {"rope_type": rope.get("type", "default")} | rope
     if family == "t5":  # untied in the file, T5 1.1 says so; the scale of its outputs follows
@@ -103,3 +103,21 @@ def _rope_scaling(given: dict) -> tuple | None:
     if missing := [name for name in names if name not in given]:
         raise ValueError(f"rope_type='llama3' needs {', '.join(missing)}, which the configuration lacks")
     return tuple(given[name] for name in names)
+
+
+def _require_hf_config(config: object) -> None:
+    """Raise TypeError unless config is a dictionary, or a transformers configuration with to_dict()."""
+    if not isinstance(config, Mapping) and (not hasattr(config, "to_dict") or isinstance(config, type)):
+        raise TypeError(f"config must be the reference's configuration or its dictionary, got {config!r:.80}")
+
+
+def _require_hf_settings(quantization_config: object, **rope: object) -> None:
+    """Raise ValueError unless RoPE's setting is a dictionary and the weights are not quantized."""
+    for name, value in rope.items():
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{name}={value!r:.80} must be a dictionary, such as {{'rope_type': 'default'}}")
+    if quantization_config:
+        raise ValueError(
+            f"quantization_config={quantization_config!r:.80}: packed weights are not supported. Give the original "
+            "model, in float16, bfloat16 or float32"
+        )

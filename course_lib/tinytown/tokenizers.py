@@ -1,9 +1,10 @@
 """Tokenizers: convert text into ids and back, by words or by subwords."""
 
 import re
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from difflib import get_close_matches
 from functools import cached_property
+from operator import index
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -68,7 +69,7 @@ class WordTokenizer(_Vocabulary):
 
     def decode(self, ids: Iterable[int] | Tensor) -> str:
         """Return the text of these ids (a list or a one-dimensional tensor), without the special tokens."""
-        return join_words(self.tokens[i] for i in checks.require_known_ids(ids, len(self)) if i > self.eos_id)
+        return join_words(self.tokens[i] for i in _require_known_ids(ids, len(self)) if i > self.eos_id)
 
 
 class SubwordTokenizer(_Vocabulary):
@@ -98,7 +99,7 @@ class SubwordTokenizer(_Vocabulary):
     def decode(self, ids: Iterable[int] | Tensor, special: bool = False) -> str:
         """Return the text of these ids (a list or a one-dimensional tensor). special=True includes special tokens."""
         checks.require_switches(special=special)
-        return self.tokenizer.decode(checks.require_known_ids(ids, len(self)), skip_special_tokens=not special)
+        return self.tokenizer.decode(_require_known_ids(ids, len(self)), skip_special_tokens=not special)
 
     def pieces(self, text: str, special: bool = False) -> list[str]:
         """Return the text of each token, in order. A token with only part of a character's bytes is shown as �."""
@@ -133,7 +134,7 @@ class BytePairTokenizer(SubwordTokenizer):
             tokens, or if all characters of a special token represent bytes, such as "č" (carriage return).
         """
         checks.require_text(text)
-        special = checks.require_special_tokens(special_tokens, ALPHABET)
+        special = _require_special_tokens(special_tokens, ALPHABET)
         checks.require_at_least_one(vocab_size=vocab_size)
         if vocab_size < 256 + len(special):
             raise ValueError(
@@ -166,7 +167,7 @@ class BytePairTokenizer(SubwordTokenizer):
             raise ValueError(
                 f"encoder_json={str(encoder_json)!r} and {vocab_bpe} are not a vocabulary and its merges: {error}"
             ) from error
-        special = checks.require_special_tokens(special_tokens, ALPHABET)
+        special = _require_special_tokens(special_tokens, ALPHABET)
         self.tokenizer.add_special_tokens([each for each in special if self.tokenizer.token_to_id(each) is not None])
         return self
 
@@ -211,3 +212,38 @@ def _last_cut(text: str, inside: tuple[str, ...]) -> int:
         if text[cut] in " \n" and text[cut - 1].isalnum() and not text.endswith(inside, 0, cut):
             return cut
     return 0
+
+
+def _require_special_tokens(special_tokens: object, alphabet: set[str]) -> list[str]:
+    """Return the special tokens. Raise TypeError or ValueError unless they are distinct, non-empty strings that
+    the byte alphabet cannot produce."""
+    if isinstance(special_tokens, (str, bytes, Mapping)) or not isinstance(special_tokens, Iterable):
+        raise TypeError(f"special_tokens must be a list of strings, got {special_tokens!r}: write [special_token]")
+    special = list(special_tokens)
+    if not all(isinstance(token, str) for token in special):
+        raise TypeError(f"special_tokens must be a list of strings, got {special!r}")
+    if "" in special or len(set(special)) < len(special):
+        raise ValueError(f"special_tokens must be different from each other and not empty, got {special!r}")
+    for token in special:
+        checks.require_text(token)
+    for token in special:
+        if alphabet.issuperset(token) and (len(token) == 1 or not token.isascii()):
+            raise ValueError(
+                f"special_tokens must not hold {token!r}: the byte alphabet uses its characters for bytes, so that "
+                "texts could change when decoded. Take at least two ASCII characters, such as '<|end|>'"
+            )
+    return special
+
+
+def _require_known_ids(ids: Iterable[int] | Tensor, vocab_size: int) -> list[int]:
+    """Return the ids as a list. Raise TypeError unless they are whole numbers in a row; ValueError outside [0, V)."""
+    try:
+        row = [index(i) for i in ids]
+        if isinstance(ids, bytes) or any(map(checks.is_truth, ids)):
+            raise TypeError
+    except (TypeError, RuntimeError):
+        raise TypeError(f"ids must be one row of whole numbers, got {ids!r}") from None
+    for i in row:
+        if not 0 <= i < vocab_size:
+            raise ValueError(f"id {i} is outside the vocabulary: ids run from 0 to {vocab_size - 1}")
+    return row
