@@ -15,9 +15,13 @@ from course_lib.checks import is_number, require_alike, require_bias, require_br
 
 
 def scaled_dot_product_attention(
-    query: Float[Tensor, "... T D"], key: Float[Tensor, "... S D"], value: Float[Tensor, "... S D_v"],
-    mask: Bool[Tensor, "..."] | None = None, dropout_p: float = 0.0, score_bias: Float[Tensor, "..."] | None = None,
-) -> tuple[Float[Tensor, "... T D_v"], Float[Tensor, "... T S"]]:  # fmt: skip
+    query: Float[Tensor, "... T D"],
+    key: Float[Tensor, "... S D"],
+    value: Float[Tensor, "... S D_v"],
+    mask: Bool[Tensor, "..."] | None = None,
+    dropout_p: float = 0.0,
+    score_bias: Float[Tensor, "..."] | None = None,
+) -> tuple[Float[Tensor, "... T D_v"], Float[Tensor, "... T S"]]:
     """Compare each query with all keys, and average the values by how well the keys match: a soft dictionary look-up.
 
     weights = softmax(Q Kᵀ / sqrt(D)),   output = weights V

@@ -36,14 +36,25 @@ class TransformerBlock(Layer):
         super().__init__()
         require_config(config)
         require_switches(cross_attention=cross_attention)
-        sizes = config.d_model, config.n_heads, config.n_kv_heads, config.dropout, config.bias
-        head = config.head_dim, config.qkv_bias, config.norm_eps if config.qk_norm else None
+        heads: dict[str, Any] = {
+            "d_model": config.d_model,
+            "n_heads": config.n_heads,
+            "n_kv_heads": config.n_kv_heads,
+            "d_head": config.head_dim,
+            "dropout": config.dropout,
+            "bias": config.bias,
+            "qkv_bias": config.qkv_bias,
+        }
         self.is_causal = cross_attention or config.family == "decoder"
         self.pre_norm, self.parallel = config.norm_position == "pre", config.parallel
         self.norm1: nn.Module = make_norm(config)
-        self.attention = MultiHeadAttention(*sizes, config.rope_interleaved, *head)
+        self.attention = MultiHeadAttention(
+            **heads,
+            rope_interleaved=config.rope_interleaved,
+            qk_norm=config.norm_eps if config.qk_norm else None,
+        )
         self.cross_norm = make_norm(config) if cross_attention else None
-        self.cross_attention = MultiHeadAttention(*sizes, False, *head[:2]) if cross_attention else None
+        self.cross_attention = MultiHeadAttention(**heads) if cross_attention else None
         self.norm2: nn.Module = make_norm(config)
         if config.activation == "swiglu":
             self.feed_forward: FeedForward | SwiGLU = SwiGLU(config.d_model, config.d_ff, bias=config.bias)
@@ -52,10 +63,14 @@ class TransformerBlock(Layer):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(
-        self, x: Float[Tensor, "B T d_model"], mask: Bool[Tensor, "..."] | None = None,
-        context: Float[Tensor, "B S d_model"] | None = None, context_mask: Bool[Tensor, "..."] | None = None,
-        context_cache: KVCache | None = None, **options: Any,
-    ) -> Float[Tensor, "B T d_model"]:  # fmt: skip
+        self,
+        x: Float[Tensor, "B T d_model"],
+        mask: Bool[Tensor, "..."] | None = None,
+        context: Float[Tensor, "B S d_model"] | None = None,
+        context_mask: Bool[Tensor, "..."] | None = None,
+        context_cache: KVCache | None = None,
+        **options: Any,
+    ) -> Float[Tensor, "B T d_model"]:
         """Return the residual stream after all branches.
 
         Args:
@@ -109,10 +124,14 @@ class Stack(Layer):
         self.final_norm = make_norm(config) if config.norm_position == "pre" else nn.Identity()
 
     def forward(
-        self, ids: Int[Tensor, "B T"], mask: Bool[Tensor, "..."] | None = None,
-        segment_ids: Int[Tensor, "B T"] | None = None, left_padding: Int[Tensor, "B"] | None = None,
-        cache: Sequence[tuple[KVCache, KVCache]] | None = None, **context: Any,
-    ) -> Float[Tensor, "B T d_model"]:  # fmt: skip
+        self,
+        ids: Int[Tensor, "B T"],
+        mask: Bool[Tensor, "..."] | None = None,
+        segment_ids: Int[Tensor, "B T"] | None = None,
+        left_padding: Int[Tensor, "B"] | None = None,
+        cache: Sequence[tuple[KVCache, KVCache]] | None = None,
+        **context: Any,
+    ) -> Float[Tensor, "B T d_model"]:
         """Return the hidden states (B, T, d_model) of ids, which continue the tokens in the cache.
 
         Args:
@@ -155,8 +174,9 @@ class Stack(Layer):
 
 def make_norm(config: TransformerConfig) -> LayerNorm | RMSNorm:
     """Return a new norm of the kind given by config.norm."""
-    sizes = config.d_model, config.norm_eps
-    return RMSNorm(*sizes) if config.norm == "rms" else LayerNorm(*sizes, config.bias)
+    if config.norm == "rms":
+        return RMSNorm(config.d_model, eps=config.norm_eps)
+    return LayerNorm(config.d_model, eps=config.norm_eps, bias=config.bias)
 
 
 def _require_tokens(ids: Tensor, offset: int, max_seq_len: int) -> None:

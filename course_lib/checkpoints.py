@@ -14,9 +14,12 @@ from course_lib.course.files import write_whole
 
 
 def save_checkpoint(
-    path: str | Path, model: nn.Module, optimizer: torch.optim.Optimizer,
-    generator: Generator | None = None, history: dict | None = None,
-) -> None:  # fmt: skip
+    path: str | Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    generator: Generator | None = None,
+    history: dict | None = None,
+) -> None:
     """Write a checkpoint; an interruption never leaves an incomplete file. All processes have to call this function:
     the first one writes, the others wait.
 
@@ -27,10 +30,12 @@ def save_checkpoint(
     """
     _require_checkpoint(path, model, optimizer, generator, history)
     state = {
-        "model": processes.whole(model.state_dict()), "optimizer": processes.whole(optimizer.state_dict()),
-        "history": history or {}, "generator": generator.get_state() if generator else None,
+        "model": processes.whole(model.state_dict()),
+        "optimizer": processes.whole(optimizer.state_dict()),
+        "history": history or {},
+        "generator": generator.get_state() if generator else None,
         "torch": processes.gather(torch.get_rng_state()),  # the state that dropout uses, (processes, bytes)
-    }  # fmt: skip
+    }
     if processes.rank() == 0:
         write_whole(Path(path), lambda part: torch.save(state, part))
     processes.gather(torch.zeros(1))

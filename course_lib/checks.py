@@ -142,8 +142,12 @@ def require_dropout(dropout: object) -> None:
 
 
 def require_heads(
-    d_model: int, n_heads: int, n_kv_heads: int | None = None, d_head: int | None = None, qk_norm: float | None = None,
-) -> None:  # fmt: skip
+    d_model: int,
+    n_heads: int,
+    n_kv_heads: int | None = None,
+    d_head: int | None = None,
+    qk_norm: float | None = None,
+) -> None:
     """Raise ValueError unless n_heads divides d_model and n_kv_heads divides n_heads.
 
     d_head: features of a head, if not d_model / n_heads. qk_norm: eps of a norm on queries and keys.

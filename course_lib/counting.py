@@ -239,9 +239,14 @@ def training_flops(config: TransformerConfig, n_tokens: int, T: int | None = Non
 
 
 def training_days(
-    config: TransformerConfig, n_tokens: int, n_gpus: int, peak_flops: float, utilization: float,
-    T: int | None = None, recomputed: bool = False,
-) -> float:  # fmt: skip
+    config: TransformerConfig,
+    n_tokens: int,
+    n_gpus: int,
+    peak_flops: float,
+    utilization: float,
+    T: int | None = None,
+    recomputed: bool = False,
+) -> float:
     """Return the duration of training in days: training_flops / (n_gpus · peak_flops · utilization) / 86,400 s.
 
     Args:

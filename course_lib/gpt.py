@@ -35,9 +35,12 @@ class DecoderOnly(Stack):
             self.output.weight = self.token_embedding.weight
 
     def forward(
-        self, ids: Int[Tensor, "B T"], targets: Int[Tensor, "B T"] | None = None,
-        cache: Sequence[tuple[KVCache, KVCache]] | None = None, left_padding: Int[Tensor, "B"] | None = None,
-    ) -> Float[Tensor, "B T V"] | tuple[Float[Tensor, "B T V"], Float[Tensor, ""]]:  # fmt: skip
+        self,
+        ids: Int[Tensor, "B T"],
+        targets: Int[Tensor, "B T"] | None = None,
+        cache: Sequence[tuple[KVCache, KVCache]] | None = None,
+        left_padding: Int[Tensor, "B"] | None = None,
+    ) -> Float[Tensor, "B T V"] | tuple[Float[Tensor, "B T V"], Float[Tensor, ""]]:
         """Return the logits of the next token at every position.
 
         Args:

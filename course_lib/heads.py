@@ -53,10 +53,17 @@ class MultiHeadAttention(Layer):
     """
 
     def __init__(
-        self, d_model: int, n_heads: int, n_kv_heads: int | None = None,
-        dropout: float = 0.0, bias: bool = True, rope_interleaved: bool = False,
-        d_head: int | None = None, qkv_bias: bool = False, qk_norm: float | None = None,
-    ):  # fmt: skip
+        self,
+        d_model: int,
+        n_heads: int,
+        n_kv_heads: int | None = None,
+        dropout: float = 0.0,
+        bias: bool = True,
+        rope_interleaved: bool = False,
+        d_head: int | None = None,
+        qkv_bias: bool = False,
+        qk_norm: float | None = None,
+    ):
         super().__init__()
         n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
         checks.require_heads(d_model, n_heads, n_kv_heads, d_head, qk_norm)
@@ -69,13 +76,20 @@ class MultiHeadAttention(Layer):
         self.k_proj = nn.Linear(d_model, n_kv_heads * D, bias=bias or qkv_bias)
         self.v_proj = nn.Linear(d_model, n_kv_heads * D, bias=bias or qkv_bias)
         self.out_proj = nn.Linear(n_heads * D, d_model, bias=bias)
-        self.q_norm, self.k_norm = (nn.RMSNorm(D, qk_norm) if qk_norm else None for _ in "qk")
+        self.q_norm = nn.RMSNorm(D, qk_norm) if qk_norm else None
+        self.k_norm = nn.RMSNorm(D, qk_norm) if qk_norm else None
 
     def forward(
-        self, x: Float[Tensor, "B T d_model"], context: Float[Tensor, "B S d_model"] | None = None,
-        mask: Bool[Tensor, "..."] | None = None, is_causal: bool = False, rotary: Float[Tensor, "..."] | None = None,
-        cache: KVCache | None = None, need_weights: bool = False, score_bias: Float[Tensor, "..."] | None = None,
-    ) -> Float[Tensor, "B T d_model"] | tuple[Float[Tensor, "B T d_model"], Float[Tensor, "B H T S"]]:  # fmt: skip
+        self,
+        x: Float[Tensor, "B T d_model"],
+        context: Float[Tensor, "B S d_model"] | None = None,
+        mask: Bool[Tensor, "..."] | None = None,
+        is_causal: bool = False,
+        rotary: Float[Tensor, "..."] | None = None,
+        cache: KVCache | None = None,
+        need_weights: bool = False,
+        score_bias: Float[Tensor, "..."] | None = None,
+    ) -> Float[Tensor, "B T d_model"] | tuple[Float[Tensor, "B T d_model"], Float[Tensor, "B H T S"]]:
         """Let the T tokens of x attend to S tokens: the context if given, otherwise the cached tokens followed by x.
 
         Args:
@@ -94,13 +108,24 @@ class MultiHeadAttention(Layer):
             if self.q_norm is not None and self.k_norm is not None:
                 query, key = self.q_norm(query), self.k_norm(key)
             if rotary is not None:
-                query, key = (apply_rotary(part, rotary, self.rope_interleaved) for part in (query, key))
+                query = apply_rotary(query, rotary, self.rope_interleaved)
+                key = apply_rotary(key, rotary, self.rope_interleaved)
             if cache is not None:
                 key, value = cache.append(key, value)  # (B, H_kv, S, D)
-        else:  # (B, H_kv, S, D)
-            key, value = self.keys_and_values(context) if cache is None else cache.once(self.keys_and_values, context)
-        dropout_p = self.dropout * self.training  # 0 in evaluation mode
-        heads, weights = self.attend(query, key, value, mask, is_causal, score_bias, dropout_p, need_weights)
+        elif cache is None:
+            key, value = self.keys_and_values(context)  # (B, H_kv, S, D)
+        else:
+            key, value = cache.once(self.keys_and_values, context)
+        heads, weights = self.attend(
+            query,
+            key,
+            value,
+            mask=mask,
+            is_causal=is_causal,
+            score_bias=score_bias,
+            dropout_p=self.dropout if self.training else 0.0,
+            need_weights=need_weights,
+        )
         y = self.out_proj(merge_heads(heads))  # (B, T, d_model)
         return y if weights is None else (y, weights)
 

@@ -100,9 +100,12 @@ def _add_rows(x: Tensor, table: Tensor, positions: Tensor | None) -> Tensor:
 
 
 def rotary_angles(
-    positions: Int[Tensor, "*batch T"], d_head: int, theta: float = 10000.0, dtype: torch.dtype = torch.float32,
+    positions: Int[Tensor, "*batch T"],
+    d_head: int,
+    theta: float = 10000.0,
+    dtype: torch.dtype = torch.float32,
     scaling: Any = None,
-) -> Float[Tensor, "*batch T half"]:  # fmt: skip
+) -> Float[Tensor, "*batch T half"]:
     """Return the angle by which RoPE rotates each pair of features at each position, in radians.
 
     angle[t, i] = positions[t] · theta^(−2i / d_head),   i = 0 … d_head / 2 − 1

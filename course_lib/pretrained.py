@@ -25,7 +25,7 @@ from course_lib.course.files import (
     save_json,
     save_tensors,
     write_whole,
-)  # fmt: skip
+)
 from course_lib.encoder_decoder import EncoderDecoder
 from course_lib.gpt import DecoderOnly
 from course_lib.hub.checkpoints import Model, assemble, from_hf_state_dict, load_gguf, tied_names

@@ -239,9 +239,13 @@ def _require_schedule(step: float, peak: float, warmup: float, total: float, flo
 
 
 def _require_training_run(
-    batches: object, steps: int, max_norm: float | None, checkpoint: str | Path | None, checkpoint_every: int,
+    batches: object,
+    steps: int,
+    max_norm: float | None,
+    checkpoint: str | Path | None,
+    checkpoint_every: int,
     accumulate: int,
-) -> None:  # fmt: skip
+) -> None:
     """Raise ValueError or TypeError unless a training run can begin and its checkpoint can be written."""
     checks.require_at_least_one(steps=steps, checkpoint_every=checkpoint_every, accumulate=accumulate)
     checks.require_max_norm(max_norm)
