@@ -67,8 +67,9 @@ def measure(rounds: int) -> Iterator[Row | Point]:
             "ours, few": writer(ours, FEW),
             "plain": lambda: PlainLoop(ours)(PROMPT, FEW),
         },
-        rounds, "writing",
-    )  # fmt: skip
+        rounds,
+        "writing",
+    )
     each = contest.of("ours") / TOKENS
     name = "GPT-2 small, float32"
     yield Row("decode", name, "transformers", contest.times_as_fast("ours", "transformers"), each, "per token", 1.05)
@@ -129,8 +130,9 @@ def speculation(ours: DecoderOnly, rounds: int, k: int = 4) -> Iterator[Row]:
                 "guessed": partial(speculate, ours, draft, PROMPT, TOKENS, k, temperature=0),
                 "alone": writer(ours),
             },
-            rounds, f"speculation, {what}",
-        )  # fmt: skip
+            rounds,
+            f"speculation, {what}",
+        )
         each = contest.of("guessed") / TOKENS
         ratio = contest.times_as_fast("guessed", "alone")
         note = f"k = {k}; the draft itself costs nothing here"

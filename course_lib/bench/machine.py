@@ -24,10 +24,15 @@ def describe() -> dict[str, str | int]:
     versions = {name: metadata.version(name) for name in ("torch", "transformers")}
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
     return {
-        "processor": _processor(), "cores": os.cpu_count() or 1, "threads": torch.get_num_threads(), "gpu": gpu,
-        "memory_gib": round(psutil.virtual_memory().total / 2**30), "python": platform.python_version(), **versions,
+        "processor": _processor(),
+        "cores": os.cpu_count() or 1,
+        "threads": torch.get_num_threads(),
+        "gpu": gpu,
+        "memory_gib": round(psutil.virtual_memory().total / 2**30),
+        "python": platform.python_version(),
+        **versions,
         "date": date.today().isoformat(),
-    }  # fmt: skip
+    }
 
 
 def _processor() -> str:

@@ -67,9 +67,14 @@ class BuiltInGPT(nn.Module):
         self.tokens = nn.Embedding(config.vocab_size, config.d_model)
         self.positions = nn.Embedding(config.max_seq_len, config.d_model)
         layer = nn.TransformerEncoderLayer(
-            config.d_model, config.n_heads, config.d_ff or 4 * config.d_model, dropout=0.0,
-            activation=lambda x: F.gelu(x, approximate="tanh"), batch_first=True, norm_first=True,
-        )  # fmt: skip
+            config.d_model,
+            config.n_heads,
+            config.d_ff or 4 * config.d_model,
+            dropout=0.0,
+            activation=lambda x: F.gelu(x, approximate="tanh"),
+            batch_first=True,
+            norm_first=True,
+        )
         norm = nn.LayerNorm(config.d_model)
         self.stack = nn.TransformerEncoder(layer, config.n_layers, norm, enable_nested_tensor=False)
         self.output = nn.Linear(config.d_model, config.vocab_size, bias=False)
@@ -91,10 +96,19 @@ class HuggingFaceGPT(nn.Module):
         from transformers import GPT2Config, GPT2LMHeadModel
 
         settings = GPT2Config(
-            vocab_size=config.vocab_size, n_embd=config.d_model, n_head=config.n_heads, n_layer=config.n_layers,
-            n_positions=config.max_seq_len, n_inner=config.d_ff, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-            bos_token_id=None, eos_token_id=None, pad_token_id=None,
-        )  # fmt: skip
+            vocab_size=config.vocab_size,
+            n_embd=config.d_model,
+            n_head=config.n_heads,
+            n_layer=config.n_layers,
+            n_positions=config.max_seq_len,
+            n_inner=config.d_ff,
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            bos_token_id=None,
+            eos_token_id=None,
+            pad_token_id=None,
+        )
         self.model = GPT2LMHeadModel(settings)
 
     def forward(self, ids: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -104,10 +118,20 @@ class HuggingFaceGPT(nn.Module):
 
 # What the parts of our model are called in the two peers above. "qkv" holds three of ours, one below the other.
 _TOP = {"token_embedding": "tokens", "positions": "positions", "final_norm": "norm", "output": "output"}
-_FUSED = {"norm1": "norm1", "norm2": "norm2", "attention.out_proj": "out", "feed_forward.up_proj": "up",
-          "feed_forward.down_proj": "down"}  # fmt: skip
-_BUILT_IN = {"norm1": "norm1", "norm2": "norm2", "attention.out_proj": "self_attn.out_proj",
-             "feed_forward.up_proj": "linear1", "feed_forward.down_proj": "linear2"}  # fmt: skip
+_FUSED = {
+    "norm1": "norm1",
+    "norm2": "norm2",
+    "attention.out_proj": "out",
+    "feed_forward.up_proj": "up",
+    "feed_forward.down_proj": "down",
+}
+_BUILT_IN = {
+    "norm1": "norm1",
+    "norm2": "norm2",
+    "attention.out_proj": "self_attn.out_proj",
+    "feed_forward.up_proj": "linear1",
+    "feed_forward.down_proj": "linear2",
+}
 
 
 def same_weights(config: TransformerConfig, seed: int = 0) -> dict[str, Any]:

@@ -194,25 +194,44 @@ def roofline(points: Iterable[Point], limits: dict[str, float]) -> Any:
     ends = [min([ridge, *intensities]) / 3, ridge, max([ridge, *intensities]) * 6]
     axes.plot(ends, [min(limits["flops"], x * limits["bytes"]) / 1e9 for x in ends], color=INK, linewidth=1.5)
     axes.annotate(
-        f"operations, {limits['flops'] / 1e9:.0f} GFLOP/s", (ends[2], limits["flops"] / 1e9), (0, 5),
-        textcoords="offset points", ha="right", fontsize=FONT - 1, color=INK,
-    )  # fmt: skip
+        f"operations, {limits['flops'] / 1e9:.0f} GFLOP/s",
+        (ends[2], limits["flops"] / 1e9),
+        (0, 5),
+        textcoords="offset points",
+        ha="right",
+        fontsize=FONT - 1,
+        color=INK,
+    )
     middle = (ends[0] * ridge) ** 0.5
     axes.annotate(
-        f"memory traffic,\n{limits['bytes'] / 1e9:.0f} GB/s", (middle, middle * limits["bytes"] / 1e9), (-8, 4),
-        textcoords="offset points", ha="right", fontsize=FONT - 1, color=INK,
-    )  # fmt: skip
+        f"memory traffic,\n{limits['bytes'] / 1e9:.0f} GB/s",
+        (middle, middle * limits["bytes"] / 1e9),
+        (-8, 4),
+        textcoords="offset points",
+        ha="right",
+        fontsize=FONT - 1,
+        color=INK,
+    )
     for i, (point, x) in enumerate(zip(points, intensities)):
         y = point.flops / point.seconds / 1e9
         color = (BLUE, RED, GREEN, ORANGE)[i % 4]
         axes.plot([x], [y], marker="osD^vP*X"[i % 8], markersize=9, linestyle="", color=color)
         left = x > ridge  # of its point stands a name where there is room, and of two neighbours one above the other
-        near = [other.flops / other.seconds / 1e9 - y for other, its in zip(points, intensities)
-                if (its > ridge) == left and 1 / 1.3 < other.flops / other.seconds / 1e9 / y < 1.3]  # fmt: skip
+        near = [
+            other.flops / other.seconds / 1e9 - y
+            for other, its in zip(points, intensities)
+            if (its > ridge) == left and 1 / 1.3 < other.flops / other.seconds / 1e9 / y < 1.3
+        ]
         away = 11 * ((min(near) < 0) - (max(near) > 0))
         axes.annotate(
-            point.name, (x, y), (-10 if left else 10, away), textcoords="offset points", fontsize=FONT - 1, color=INK,
-            ha="right" if left else "left", va="center",
-        )  # fmt: skip
+            point.name,
+            (x, y),
+            (-10 if left else 10, away),
+            textcoords="offset points",
+            fontsize=FONT - 1,
+            color=INK,
+            ha="right" if left else "left",
+            va="center",
+        )
     axes.set(xscale="log", yscale="log", xlabel="arithmetic intensity (FLOP per byte)", ylabel="speed (GFLOP/s)")
     return figure

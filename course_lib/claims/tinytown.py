@@ -213,10 +213,19 @@ def train_tinytown(
             write_whole(early, lambda part: torch.save(tables, part))
 
     history = train(
-        model, batches, recipe.steps, recipe.peak, recipe.warmup,
-        checkpoint=unfinished, checkpoint_every=250, on_step=keep_early_steps, progress=progress,
-        precision=recipe.precision, compile=recipe.compile, accumulate=recipe.accumulate,
-    )  # fmt: skip
+        model,
+        batches,
+        recipe.steps,
+        recipe.peak,
+        recipe.warmup,
+        checkpoint=unfinished,
+        checkpoint_every=250,
+        on_step=keep_early_steps,
+        progress=progress,
+        precision=recipe.precision,
+        compile=recipe.compile,
+        accumulate=recipe.accumulate,
+    )
     figures = measure_tinytown(model, tokenizer, measure_stories)
     if not first:
         return figures, history

@@ -20,8 +20,16 @@ from course_lib.course.contents import named, released
 from course_lib.course.files import COURSE
 
 PACKAGES = (
-    "torch", "numpy", "matplotlib", "ipywidgets", "jupyterlab", "nbclient", "safetensors", "tokenizers", "tqdm",
-)  # fmt: skip
+    "torch",
+    "numpy",
+    "matplotlib",
+    "ipywidgets",
+    "jupyterlab",
+    "nbclient",
+    "safetensors",
+    "tokenizers",
+    "tqdm",
+)
 PROGRAMS = ("jupyterlab", "nbclient")  # they are run, not imported: importing them takes seconds
 
 

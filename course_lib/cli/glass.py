@@ -22,9 +22,11 @@ def add(commands: argparse._SubParsersAction) -> None:
         ),
     )
     parser.add_argument(
-        "--model", metavar="FOLDER", default="tinytown",
+        "--model",
+        metavar="FOLDER",
+        default="tinytown",
         help="a folder that `train` has written, or a name (default: %(default)s, the model of the course)",
-    )  # fmt: skip
+    )
     parser.add_argument("--out", type=Path, default=Path("glass.html"), help="file to write (default: %(default)s)")
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     parser.set_defaults(run=run, remedy="name another file with --out")

@@ -11,8 +11,11 @@ from course_lib.course.files import COURSE
 
 NAME = "transformers-measured"
 PACKAGES = {  # module -> the package that brings it, where the two have different names
-    "markdown_it": "markdown-it-py", "yaml": "pyyaml", "jupyter": "jupyterlab", "nbclient": "jupyterlab",
-}  # fmt: skip
+    "markdown_it": "markdown-it-py",
+    "yaml": "pyyaml",
+    "jupyter": "jupyterlab",
+    "nbclient": "jupyterlab",
+}
 OF_COMMAND = {
     **dict.fromkeys(("grade", "release", "autograder", "workflow", "room"), "grading"),
     **dict.fromkeys(("refresh", "new", "bench"), "dev"),

@@ -44,9 +44,10 @@ def add(commands: argparse._SubParsersAction) -> None:
         "chapters", nargs="*", metavar="CHAPTER", help="number or name, such as 2 or attention (default: all)"
     )
     parser.add_argument(
-        "--host", default="127.0.0.1",
+        "--host",
+        default="127.0.0.1",
         help="this machine's address for learners (default: %(default)s, which only this machine can reach)",
-    )  # fmt: skip
+    )
     parser.add_argument("--port", type=int, default=PORT, help="the room's port (default: %(default)s)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="keep the counts in a JSON file as they arrive")
     parser.set_defaults(run=run, remedy="choose another --port, --host or --out")

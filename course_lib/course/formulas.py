@@ -7,10 +7,18 @@ IN_TEXT = re.compile(r"\$(?!\s)([^$\n]+?)(?<!\s)\$")
 FUNCTION = r"\\(?:ln|exp|sin|cos)\b"
 # What to replace, in this order, where only text can be shown: on a button, in a terminal.
 AS_TEXT = (
-    (r"\\sqrt\{([^{}]*)\}", r"√\1"), (r"\\text\{([^{}]*)\}", r"\1"), (r"\^\{?\\top\}?", "ᵀ"), (r"\^2", "²"),
-    (r"\\cdot", "·"), (r"\\times", "×"), (r"\\theta", "θ"), (r"\\pi", "π"), (r"\\(ln|exp|sin|cos)", r"\1"),
-    (r"\^\{([^{}]*)\}", r"^(\1)"), (r"[{}]", ""),
-)  # fmt: skip
+    (r"\\sqrt\{([^{}]*)\}", r"√\1"),
+    (r"\\text\{([^{}]*)\}", r"\1"),
+    (r"\^\{?\\top\}?", "ᵀ"),
+    (r"\^2", "²"),
+    (r"\\cdot", "·"),
+    (r"\\times", "×"),
+    (r"\\theta", "θ"),
+    (r"\\pi", "π"),
+    (r"\\(ln|exp|sin|cos)", r"\1"),
+    (r"\^\{([^{}]*)\}", r"^(\1)"),
+    (r"[{}]", ""),
+)
 
 
 def text_of(tex: str) -> str:

@@ -100,10 +100,13 @@ def glossary(notebooks: Path, by_heading: bool = False) -> str:
         finds headings by their text only if they are ASCII.
     """
     lines = [
-        "# Glossary", "",
-        "The terms of the field, as the chapters define them.", "",
-        "| term | what it is | where |", "|---|---|---|",
-    ]  # fmt: skip
+        "# Glossary",
+        "",
+        "The terms of the field, as the chapters define them.",
+        "",
+        "| term | what it is | where |",
+        "|---|---|---|",
+    ]
     here = [term for term in all_terms() if (notebooks / term.chapter.notebook).is_file()]
     for term in sorted(here, key=lambda term: term.name.lower()):
         heading, cell = section(term, notebooks / term.chapter.notebook)

@@ -135,10 +135,7 @@ def definition_of(thing: Any, name: str) -> tuple[str, dict[str, Any]]:
     lines = linecache.getlines(code.co_filename)
     tree = ast.parse("".join(lines)) if lines else ast.Module([], [])
     kind = ast.ClassDef if isinstance(thing, type) else (ast.FunctionDef, ast.AsyncFunctionDef)
-    found = [
-        node for node in tree.body
-        if isinstance(node, kind) and node.name == name and _spans(node, code)
-    ]  # fmt: skip
+    found = [node for node in tree.body if isinstance(node, kind) and node.name == name and _spans(node, code)]
     if not found:
         raise NotAlone("its source cannot be found. Write it with `def` or `class`, at the left edge of a cell.")
     first = min([found[0].lineno, *(decorator.lineno for decorator in found[0].decorator_list)])

@@ -171,9 +171,10 @@ def _set_by(cell: str) -> set[str] | None:
 def _assigned(table: symtable.SymbolTable) -> set[str]:
     top = table.get_type() == "module"
     own = {
-        symbol.get_name() for symbol in table.get_symbols()
+        symbol.get_name()
+        for symbol in table.get_symbols()
         if (symbol.is_assigned() or symbol.is_imported()) and (top or symbol.is_declared_global())
-    }  # fmt: skip
+    }
     return own.union(*map(_assigned, table.get_children()))
 
 

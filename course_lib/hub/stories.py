@@ -38,12 +38,19 @@ def load_llama2c(path: Path) -> tuple[Model, SubwordTokenizer]:
         d_kv, pairs = n_kv_heads * d // n_heads, d // n_heads // 2
         shapes = {
             "token_embedding": (vocab_size, d),
-            "norm1": (L, d), "attention.q_proj": (L, d, d), "attention.k_proj": (L, d_kv, d),
-            "attention.v_proj": (L, d_kv, d), "attention.out_proj": (L, d, d),
-            "norm2": (L, d), "feed_forward.gate_proj": (L, d_ff, d), "feed_forward.down_proj": (L, d, d_ff),
+            "norm1": (L, d),
+            "attention.q_proj": (L, d, d),
+            "attention.k_proj": (L, d_kv, d),
+            "attention.v_proj": (L, d_kv, d),
+            "attention.out_proj": (L, d, d),
+            "norm2": (L, d),
+            "feed_forward.gate_proj": (L, d_ff, d),
+            "feed_forward.down_proj": (L, d, d_ff),
             "feed_forward.up_proj": (L, d_ff, d),
-            "final_norm": (d,), "cosines": (T, pairs), "sines": (T, pairs),
-        }  # fmt: skip
+            "final_norm": (d,),
+            "cosines": (T, pairs),
+            "sines": (T, pairs),
+        }
         ends = [HEADER.size + 4 * end for end in accumulate(map(prod, shapes.values()), initial=0)]
         tensors = {
             name: torch.frombuffer(content, dtype=torch.float32, count=prod(shape), offset=begin).view(shape)
@@ -59,11 +66,22 @@ def load_llama2c(path: Path) -> tuple[Model, SubwordTokenizer]:
         elif name not in ("cosines", "sines"):  # those our RoPE computes
             named |= {f"blocks.{layer}.{name}.weight": each for layer, each in enumerate(tensor)}
     with reading(path):
-        config = TransformerConfig(**BASIS["llama"] | {
-            "d_model": d, "d_ff": d_ff, "n_layers": L, "n_heads": n_heads, "n_kv_heads": n_kv_heads,
-            "vocab_size": vocab_size, "max_seq_len": T, "activation": "swiglu", "norm_eps": 1e-5,
-            "rope_interleaved": True, "tie_weights": True,
-        })  # fmt: skip
+        config = TransformerConfig(
+            **BASIS["llama"]
+            | {
+                "d_model": d,
+                "d_ff": d_ff,
+                "n_layers": L,
+                "n_heads": n_heads,
+                "n_kv_heads": n_kv_heads,
+                "vocab_size": vocab_size,
+                "max_seq_len": T,
+                "activation": "swiglu",
+                "norm_eps": 1e-5,
+                "rope_interleaved": True,
+                "tie_weights": True,
+            }
+        )
         return assemble(config, named, path), tokenizer
 
 

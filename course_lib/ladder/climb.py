@@ -32,9 +32,7 @@ class Climb(widgets.VBox):
     A button calls `press(id)`, which also works without a browser, for tests.
     """
 
-    def __init__(
-        self, rungs: Sequence[Rung], here: Sequence[Rung], parts: dict[str, Callable[..., Any]], chapter: str
-    ):  # fmt: skip
+    def __init__(self, rungs: Sequence[Rung], here: Sequence[Rung], parts: dict[str, Callable[..., Any]], chapter: str):
         self.rungs, self.parts, self.chapter = rungs, parts, chapter
         self._picture, self._words = widgets.HTML(), widgets.HTML()
         self.bar = widgets.IntProgress(
@@ -149,8 +147,10 @@ def draw_record(path: Path = PICTURE) -> Path:
     figure.suptitle(
         f"The loss falls from {first.mean:.2f} to {end.mean:.2f} nats per token, "
         f"less than {limit:.2f} above the entropy",
-        fontsize=FONT + 1.5, x=0.01, ha="left",
-    )  # fmt: skip
+        fontsize=FONT + 1.5,
+        x=0.01,
+        ha="left",
+    )
     write_whole(path, lambda part: part.write_bytes(png(figure)))
     return path
 

@@ -19,9 +19,25 @@ A_DAY, A_WEEK, A_SHORT_WEEK = 4, 2, 5  # sessions; a course of up to SHORT weeks
 SHORT = 3
 # Which chapters a short course keeps: the first of these. A course goes through them by number all the same.
 FIRST = (
-    "start_here", "attention", "masks", "sampling", "embeddings", "heads", "positions", "gpt", "training", "blocks",
-    "feed_forward", "normalization", "efficiency", "counting", "your_gpt", "pretrained", "encoder_decoder", "claims",
-)  # fmt: skip
+    "start_here",
+    "attention",
+    "masks",
+    "sampling",
+    "embeddings",
+    "heads",
+    "positions",
+    "gpt",
+    "training",
+    "blocks",
+    "feed_forward",
+    "normalization",
+    "efficiency",
+    "counting",
+    "your_gpt",
+    "pretrained",
+    "encoder_decoder",
+    "claims",
+)
 
 Lesson = tuple[Chapter, Note]
 
@@ -172,9 +188,14 @@ def table(rows: Sequence[Row]) -> str:
         skip = [f"{note.number}: {note.skip}" for note in row.notes if note.skip and not note.may_go]
         skip += [f"{note.number} left out" for note in row.left_out]
         cells = (
-            str(row.session), f"{row.chapter.number} · {row.chapter.title}", _span(row), str(row.minutes),
-            _named(row.in_class), _named(row.at_home), " ".join(f"{part.rstrip('.')}." for part in skip) or "–",
-        )  # fmt: skip
+            str(row.session),
+            f"{row.chapter.number} · {row.chapter.title}",
+            _span(row),
+            str(row.minutes),
+            _named(row.in_class),
+            _named(row.at_home),
+            " ".join(f"{part.rstrip('.')}." for part in skip) or "–",
+        )
         lines.append(f"| {' | '.join(cells)} |")
     missing = [chapter for chapter in CHAPTERS if chapter.slug not in {row.chapter.slug for row in rows}]
     if missing:

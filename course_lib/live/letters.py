@@ -35,9 +35,16 @@ class LetterRenderer(RendererAgg):
         self._stamps = stamps
 
     def draw_text(
-        self, gc: GraphicsContextBase, x: float, y: float, s: str, prop: FontProperties, angle: float,
-        ismath: Any = False, mtext: Any = None,
-    ) -> None:  # fmt: skip
+        self,
+        gc: GraphicsContextBase,
+        x: float,
+        y: float,
+        s: str,
+        prop: FontProperties,
+        angle: float,
+        ismath: Any = False,
+        mtext: Any = None,
+    ) -> None:
         """Draw s at (x, y) in pixels, by its bitmaps if they are kept. gc: colour and clipping, which may differ."""
         key = s, hash(prop), float(x), float(y), angle, ismath, gc.get_antialiased(), self.width, self.height, self.dpi
         if key not in self._stamps:

@@ -8,10 +8,24 @@ from urllib.parse import unquote, urlsplit
 
 # What a browser fetches by itself, by element; a link that a reader may follow is no such thing.
 FETCHED = {
-    ("img", "src"), ("script", "src"), ("link", "href"), ("iframe", "src"), ("source", "src"), ("video", "src"),
-    ("audio", "src"), ("embed", "src"), ("object", "data"), ("img", "srcset"), ("source", "srcset"), ("use", "href"),
-    ("input", "src"), ("track", "src"), ("video", "poster"), ("image", "href"), ("base", "href"),
-}  # fmt: skip
+    ("img", "src"),
+    ("script", "src"),
+    ("link", "href"),
+    ("iframe", "src"),
+    ("source", "src"),
+    ("video", "src"),
+    ("audio", "src"),
+    ("embed", "src"),
+    ("object", "data"),
+    ("img", "srcset"),
+    ("source", "srcset"),
+    ("use", "href"),
+    ("input", "src"),
+    ("track", "src"),
+    ("video", "poster"),
+    ("image", "href"),
+    ("base", "href"),
+}
 OUTSIDE = r"""["'`]?\s*((?:https?:)?//[^"'`)\s;]+)"""
 IN_STYLES = re.compile(rf"(?:url\(\s*|@import\s+){OUTSIDE}", re.IGNORECASE)
 IN_SCRIPTS = re.compile(rf"""(?:\bimport|\bfrom|\bfetch|\bimportScripts)\s*\(?\s*(?=["'`]){OUTSIDE}""")

@@ -12,7 +12,23 @@ from course_lib.tinytown.tokenizers import BytePairTokenizer, SubwordTokenizer, 
 from course_lib.tinytown.world import ANIMAL_SOUNDS, CAPITALS, CLASSES, MEN, ROLES, SENTENCE, WOMEN
 
 __all__ = [
-    "ANIMAL_SOUNDS", "BOS", "CAPITALS", "CLASSES", "EOS", "MEN", "PAD", "ROLES", "SENTENCE", "WOMEN",
-    "Batches", "BytePairTokenizer", "Step", "SubwordTokenizer", "Tinytown", "WordTokenizer", "encode_stories",
-    "join_words", "split_words",
-]  # fmt: skip
+    "ANIMAL_SOUNDS",
+    "BOS",
+    "CAPITALS",
+    "CLASSES",
+    "EOS",
+    "MEN",
+    "PAD",
+    "ROLES",
+    "SENTENCE",
+    "WOMEN",
+    "Batches",
+    "BytePairTokenizer",
+    "Step",
+    "SubwordTokenizer",
+    "Tinytown",
+    "WordTokenizer",
+    "encode_stories",
+    "join_words",
+    "split_words",
+]

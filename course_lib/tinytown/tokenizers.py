@@ -143,8 +143,10 @@ class BytePairTokenizer(SubwordTokenizer):
             )
         trainer = trainers.BpeTrainer(
             vocab_size=min(vocab_size - len(special), 256 + len(text)),  # memory is reserved for this many
-            initial_alphabet=list(ALPHABET), min_frequency=2, show_progress=False,
-        )  # fmt: skip
+            initial_alphabet=list(ALPHABET),
+            min_frequency=2,
+            show_progress=False,
+        )
         self = cls._on_bytes(models.BPE())
         texts = re.split("|".join(map(re.escape, sorted(special, key=len, reverse=True))), text) if special else [text]
         # Train on words, because merges never cross a space. Long words are cut: a million letters would take minutes.

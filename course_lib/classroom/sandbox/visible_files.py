@@ -24,9 +24,32 @@ VENV, MORE = "/opt/venv", "/opt/packages"  # where an environment, and folders o
 NEEDED = ("bin", "lib", "lib64", "pyvenv.cfg")  # of an environment: beside them may lie anything, even the course
 # What an honest cell calls without thinking of it, when it means the notebook's own folder.
 PROGRAMS = (
-    "cat", "cp", "date", "echo", "env", "false", "find", "grep", "head", "hostname", "ls", "mkdir", "mv", "pwd", "rm",
-    "sed", "sh", "sleep", "sort", "tail", "touch", "true", "uname", "wc", "which",
-)  # fmt: skip
+    "cat",
+    "cp",
+    "date",
+    "echo",
+    "env",
+    "false",
+    "find",
+    "grep",
+    "head",
+    "hostname",
+    "ls",
+    "mkdir",
+    "mv",
+    "pwd",
+    "rm",
+    "sed",
+    "sh",
+    "sleep",
+    "sort",
+    "tail",
+    "touch",
+    "true",
+    "uname",
+    "wc",
+    "which",
+)
 # Of the system: the loader where it is not among the libraries, the locale C.UTF-8, time zones, and the links by which
 # Debian chooses among libraries of one name (libblas.so.3).
 SYSTEM = ("lib64", "usr/lib64", "usr/lib/locale/C.utf8", "usr/share/zoneinfo", "etc/alternatives", "etc/ld.so.cache")

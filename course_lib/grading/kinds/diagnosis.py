@@ -224,9 +224,10 @@ class _Search:
 
     def _told(self, name: str, sentences: tuple[str, ...], wrong: Callable) -> Diagnosis:
         same = (
-            i for i, problem in enumerate(self.problems)
+            i
+            for i, problem in enumerate(self.problems)
             if problem and self._beside(_done(wrong, self.trials[i]), i) == SAME
-        )  # fmt: skip
+        )
         proof = min(same, key=lambda i: (i not in self.core, size_of(self.trials[i].case.args)))
         return Diagnosis(name, sentences, proof)
 

@@ -202,10 +202,16 @@ def about_of(
     one = "word" if isinstance(tokenizer, WordTokenizer) else "token"  # what it writes at a time
     shown = most_missed(model, _ids(model, tokenizer, sentences[0])) if few else (config.n_layers - 1, 0)
     return {
-        "sentences": sentences, "whole": sorted(whole), "sliders": SLIDERS, "parts": parts(config, one),
-        "tour": tour(config, shown, one), "open": part, "view": "maps" if part else "flow",
-        "colours": _colours(config.n_heads), "one": one,
-    }  # fmt: skip
+        "sentences": sentences,
+        "whole": sorted(whole),
+        "sliders": SLIDERS,
+        "parts": parts(config, one),
+        "tour": tour(config, shown, one),
+        "open": part,
+        "view": "maps" if part else "flow",
+        "colours": _colours(config.n_heads),
+        "one": one,
+    }
 
 
 def _sentences(tokenizer: Words) -> list[str]:
@@ -294,34 +300,44 @@ def parts(config: TransformerConfig, one: str = "word") -> dict[str, dict[str, s
     gated, added = config.activation == "swiglu", config.positions in ("learned", "sinusoidal")
     return {
         "embedding": _part(
-            "embeddings", TokenEmbedding.forward, "Embedding and position" if added else "Embedding",
+            "embeddings",
+            TokenEmbedding.forward,
+            "Embedding and position" if added else "Embedding",
             f"Each token is a row of a learned table; {WHERE_IT_STANDS[config.positions]}",
             "x[t] = token_embedding[id[t]]" + (" + position[t]" if added else ""),
         ),
         "head": _part(
-            "heads", MultiHeadAttention.forward, "head",
+            "heads",
+            MultiHeadAttention.forward,
+            "head",
             "The query of the chosen token is compared with the keys of this token and of all earlier ones. Softmax "
             "turns the scores into weights, and the head outputs the weighted mean of the values.",
             "weights = softmax(query · keyᵀ / √D), output = weights · value",
         ),
         "feed_forward": _part(
-            "feed_forward", SwiGLU.forward if gated else FeedForward.forward, "feed-forward network",
+            "feed_forward",
+            SwiGLU.forward if gated else FeedForward.forward,
+            "feed-forward network",
             "Each unit compares the token's vector with its own pattern, and adds its own vector in proportion.",
             "W_down (silu(W_gate x) ⊙ W_up x)" if gated else f"W_down {config.activation}(W_up x + b_up) + b_down",
         ),
         "lens": _part(
-            "gpt", DecoderOnly.forward, "residual stream and logit lens",
+            "gpt",
+            DecoderOnly.forward,
+            "residual stream and logit lens",
             "Both branches of the layer add to the residual stream. The logit lens reads the stream as if this layer "
             "were the last, and shows what the model would predict here.",
             "logits = output(final_norm(x))",
         ),
         "next": _part(
-            "sampling", next_token_distribution, f"The next {one}",
+            "sampling",
+            next_token_distribution,
+            f"The next {one}",
             "The logits are divided by the temperature, the filters remove improbable candidates, softmax turns the "
             f"rest into probabilities, and one {one} is sampled.",
             "p = softmax(filters(logits / T))",
         ),
-    }  # fmt: skip
+    }
 
 
 FEW_HEADS = 64  # so many are tried one after the other
@@ -353,39 +369,75 @@ def tour(config: TransformerConfig, head: tuple[int, int] = (0, 0), one: str = "
     head: layer and head that it opens and removes."""
     last, shown = config.n_layers - 1, f"{head[0]}.head.{head[1]}"
     steps = (
-        (None, "tokens", f"""
+        (
+            None,
+            "tokens",
+            f"""
             Your text is split into tokens, small pieces that each have a number. Choose a token, and everything below
             shows that token. The last one is chosen now: at its position the model predicts the next {one}. (If a text
-            begins with <bos> or <s>, that token marks the beginning.)"""),
-        (None, "path", """
+            begins with <bos> or <s>, that token marks the beginning.)""",
+        ),
+        (
+            None,
+            "path",
+            """
             From left to right, layer by layer, ribbons carry information from other tokens to the chosen one. Each
             attention head has its own colour, and a wider ribbon carries a vector of greater norm. Press “Play”.
-            Click a ribbon to open its head, with ribbons for the query, the keys and the values."""),
-        ("embedding", "panel", f"""
+            Click a ribbon to open its head, with ribbons for the query, the keys and the values.""",
+        ),
+        (
+            "embedding",
+            "panel",
+            f"""
             Now you see maps instead of ribbons; the two buttons above switch between them. A token's path begins with
             its id, which picks a row of a table: {config.d_model} numbers, the same wherever the word appears. This row
-            enters the model as the token's vector, and every layer adds to it."""),
-        (shown, "panel", """
+            enters the model as the token's vector, and every layer adds to it.""",
+        ),
+        (
+            shown,
+            "panel",
+            """
             Each small map above is an attention head. It has one row for each query token, dark where the weight is
             large. This one is open, with all its words. Press “Play this row” to see the query times the keys, the
-            softmax, and the mixing of the values."""),
-        (shown, "panel", f"""
+            softmax, and the mixing of the values.""",
+        ),
+        (
+            shown,
+            "panel",
+            f"""
             Press “Remove this head”, and every later number changes at once, up to the next {one}. Which heads does
             the model need? The parts you removed are listed above the tokens; click one there to put it back. The next
-            step of this tour also puts it back."""),
-        (f"{last}.feed_forward", "panel", f"""
+            step of this tour also puts it back.""",
+        ),
+        (
+            f"{last}.feed_forward",
+            "panel",
+            f"""
             The feed-forward network reads what the heads have gathered, one token at a time. It has {config.d_ff}
-            units; the ones that fire most here are listed. You can remove each of them."""),
-        ("0.lens", "path", """
+            units; the ones that fire most here are listed. You can remove each of them.""",
+        ),
+        (
+            "0.lens",
+            "path",
+            """
             Each layer adds to its input vector. “Would say” reads the sum as if the model ended there: go down the
-            column and find the layer in which the answer appears."""),
-        ("next", "filters", f"""
+            column and find the layer in which the answer appears.""",
+        ),
+        (
+            "next",
+            "filters",
+            f"""
             In the end every {one} that the model knows has a probability. Move the temperature, then top-k, top-p
-            and min-p, and see which {one}s remain."""),
-        ("next", "write", f"""
+            and min-p, and see which {one}s remain.""",
+        ),
+        (
+            "next",
+            "write",
+            f"""
             Write the next {one}: it is sampled from the {one}s that remain and is added to the text, and the model runs
-            again. The results for earlier words are kept; chapter 14 calls this the cache."""),
-    )  # fmt: skip
+            again. The results for earlier words are kept; chapter 14 calls this the cache.""",
+        ),
+    )
     return [
         {"part": part, "view": "maps" if part else "flow", "marks": marks, "text": " ".join(text.split())}
         for part, marks, text in steps
@@ -397,6 +449,10 @@ def _part(slug: str, code: Callable, title: str, text: str, formula: str) -> dic
     function = inspect.unwrap(code)
     path = Path(function.__code__.co_filename).name
     return {
-        "title": title, "text": text, "formula": formula, "chapter": BY_SLUG[slug].number,
-        "code": function.__qualname__, "line": f"course_lib/{path}, line {function.__code__.co_firstlineno}",
-    }  # fmt: skip
+        "title": title,
+        "text": text,
+        "formula": formula,
+        "chapter": BY_SLUG[slug].number,
+        "code": function.__qualname__,
+        "line": f"course_lib/{path}, line {function.__code__.co_firstlineno}",
+    }

@@ -135,9 +135,13 @@ def _pieces(tokenizer: SubwordTokenizer) -> dict[str, Any]:
         raise ValueError(f"tokenizer cuts texts by {unknown[0]!r}: the page knows {' and '.join(SPLITS)}")
     names = {i: token for token, i in ids.items()}
     return {
-        "kind": "pieces", "tokens": [names.get(i, "") for i in range(max(names) + 1)], "merges": merges,
-        "special": sorted(added.values()), "digits": "Digits" in kinds, "begin": tokenizer.encode("", special=True),
-    }  # fmt: skip
+        "kind": "pieces",
+        "tokens": [names.get(i, "") for i in range(max(names) + 1)],
+        "merges": merges,
+        "special": sorted(added.values()),
+        "digits": "Digits" in kinds,
+        "begin": tokenizer.encode("", special=True),
+    }
 
 
 def _steps(told: dict[str, Any], part: str, within: str) -> list[dict[str, Any]]:

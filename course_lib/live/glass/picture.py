@@ -55,19 +55,24 @@ def look(model: DecoderOnly, ids: Int[Tensor, "1 T"], words: list[str]) -> Seen:
         blocks = [f"blocks.{i}" for i in range(model.config.n_layers)]
         weights = torch.stack([seen[f"{block}.attention.weights"][0] for block in blocks])  # (L, H, T, T)
         said = [model.output(model.final_norm(seen[block][0, -1])).softmax(-1) for block in blocks]
-        lengths = [_lengths(module.attention.out_proj.weight, seen[f"{block}.attention.value"][0], weights.shape[1])
-                   for module, block in zip(model.blocks, blocks)]  # fmt: skip
+        lengths = [
+            _lengths(module.attention.out_proj.weight, seen[f"{block}.attention.value"][0], weights.shape[1])
+            for module, block in zip(model.blocks, blocks)
+        ]
         token = seen["token_embedding"][0, -1]
         rows = {f"“{words[-1]}”": token}
         if model.positions is not None:
             together = model.embed(ids, None, None)[0, -1]
             rows |= {f"position {len(words) - 1}": together - token, "together": together}
         return Seen(
-            words, _numbers(weights), _numbers(weights * torch.stack(lengths)[:, :, None]),
+            words,
+            _numbers(weights),
+            _numbers(weights * torch.stack(lengths)[:, :, None]),
             _numbers(torch.stack([seen[f"{block}.feed_forward"][0, -1].norm() for block in blocks])),
             _numbers(torch.stack([seen[f"{block}.feed_forward.hidden"][0, -1] for block in blocks])),
-            _numbers(torch.stack(said)), {name: _numbers(row) for name, row in rows.items()},
-        )  # fmt: skip
+            _numbers(torch.stack(said)),
+            {name: _numbers(row) for name, row in rows.items()},
+        )
 
 
 def _lengths(out: Tensor, value: Tensor, n_heads: int) -> Tensor:
@@ -168,8 +173,17 @@ def _maps(axes: Axes, seen: Seen, name: Callable[[int], str], part: str | None, 
             top, left = layer * step, head * step
             image[top : top + T, left : left + T] = seen.weights[layer, head]
             opened = part == f"{layer}.head.{head}"
-            axes.add_patch(Rectangle((left - 0.5, top - 0.5), T, T, fill=False, edgecolor=RED if opened else LIGHT,
-                                     linewidth=2 if opened else 0.8, zorder=3 if opened else 2))  # fmt: skip
+            axes.add_patch(
+                Rectangle(
+                    (left - 0.5, top - 0.5),
+                    T,
+                    T,
+                    fill=False,
+                    edgecolor=RED if opened else LIGHT,
+                    linewidth=2 if opened else 0.8,
+                    zorder=3 if opened else 2,
+                )
+            )
     axes.imshow(image, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     size = min(FONT - 2, 0.42 * HIGH * 72 / L)
     for layer, said in enumerate(seen.said):
@@ -178,8 +192,15 @@ def _maps(axes: Axes, seen: Seen, name: Callable[[int], str], part: str | None, 
         bold = "bold" if part == f"{layer}.lens" else "normal"
         number = f"layer {layer}" if L <= 12 else f"{layer}"
         axes.text(-0.4 * gap - 1, here, number, ha="right", va="center", fontsize=size, color=GREY)
-        axes.text(H * step, here, f"{_cut(name(best))} {share(said[best])}", va="center", fontsize=size,
-                  color=INK, weight=bold)  # fmt: skip
+        axes.text(
+            H * step,
+            here,
+            f"{_cut(name(best))} {share(said[best])}",
+            va="center",
+            fontsize=size,
+            color=INK,
+            weight=bold,
+        )
     axes.text(-0.03, 1.02, "head", ha="right", va="bottom", fontsize=FONT - 2, color=GREY, transform=axes.transAxes)
     for head in range(H if H <= 12 else 0):
         x, above = head * step + T / 2, axes.get_xaxis_transform()
@@ -253,11 +274,21 @@ def _ribbons(axes: Axes, seen: Seen, colours: Sequence[str]) -> None:
     longest = max([1e-9, float(seen.added.max()), *(float(seen.written[i, h, t, s]) for i, h, s, t, _ in drawn)])
     for layer, head, source, target, importance in drawn:
         middle = layer + 0.5
-        path = Path([(layer, source), (middle, source), (middle, target), (layer + 1, target)],
-                    [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])  # fmt: skip
+        path = Path(
+            [(layer, source), (middle, source), (middle, target), (layer + 1, target)],
+            [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4],
+        )
         width = max(0.5, WIDEST * seen.written[layer, head, target, source] / longest)
-        axes.add_patch(PathPatch(path, fill=False, edgecolor=colours[head], linewidth=width,
-                                 alpha=0.25 + 0.6 * importance, capstyle="butt"))  # fmt: skip
+        axes.add_patch(
+            PathPatch(
+                path,
+                fill=False,
+                edgecolor=colours[head],
+                linewidth=width,
+                alpha=0.25 + 0.6 * importance,
+                capstyle="butt",
+            )
+        )
     for layer in range(L):
         axes.plot([layer + 0.9], [T - 1], "o", color=GREY, markersize=max(1.0, WIDEST * seen.added[layer] / longest))
         number = f"layer {layer}" if L <= 6 else f"{layer}"
