@@ -186,6 +186,28 @@ def sample_next_token(
     return torch.searchsorted(running_sum, threshold, right=True).squeeze(-1).to(logits.device)
 
 
+def generate_simple(
+    model: nn.Module,
+    ids: Int[Tensor, "B T"],
+    max_new_tokens: int,
+    temperature: float = 1.0,
+    generator: torch.Generator | None = None,
+) -> Int[Tensor, "B T_new"]:
+    """Continue each row of ids: predict the next token, sample it, append it, and repeat.
+
+    Read this one first. `generate` writes the same text from the same seed; it is faster and has more settings.
+
+    Args: as in `generate`. Returns: ids (B, T + max_new_tokens). Errors: ValueError as in `generate`.
+    """
+    _require_decoder_prompts(model, ids, max_new_tokens)
+    with evaluating(model):
+        for _ in range(max_new_tokens):
+            logits = model(ids[:, -model.config.max_seq_len :])  # (B, T, V), T at most max_seq_len
+            new = sample_next_token(logits[:, -1], temperature, generator=generator)  # (B,)
+            ids = torch.cat([ids, new[:, None].to(ids.dtype)], dim=1)  # (B, T + 1)
+    return ids
+
+
 def generate(
     model: nn.Module,
     ids: Int[Tensor, "B T"],
@@ -362,6 +384,14 @@ class Draft:
             return self.ids
         padding = torch.arange(self.ids.shape[1], device=self.ids.device) < self.left_padding[:, None]  # (B, T)
         return torch.where(padding, self.ids[:, -1:], self.ids)
+
+
+def _require_decoder_prompts(model: Any, ids: Tensor, max_new_tokens: int) -> None:
+    """Raise ValueError or TypeError unless the model is a decoder that can continue these prompts."""
+    checks.require_model(model=model)
+    checks.require_count(max_new_tokens=max_new_tokens)
+    checks.require_prompts(getattr(model.config, "family", "decoder"), ids, None, None, None)
+    checks.require_ids(ids, model.config.vocab_size)
 
 
 def _require_caching(model: Any, use_cache: object) -> None:

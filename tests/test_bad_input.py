@@ -339,6 +339,10 @@ def specs(folder: Path) -> dict[str, tuple[Callable, Callable[[], dict]]]:
             sampling.sample_next_token,
             made(logits=lambda: x(2, V), temperature=0.5, top_k=3, top_p=0.5, min_p=0.1, generator=generator),
         ),
+        "generate_simple": (
+            sampling.generate_simple,
+            made(model=lambda: DECODER, ids=lambda: ids(2, 2), max_new_tokens=2, temperature=0.5, generator=generator),
+        ),
         "generate": (
             sampling.generate,
             made(model=lambda: DECODER, ids=lambda: ids(2, 2), max_new_tokens=2, temperature=0.5, top_k=3, top_p=0.5,

@@ -15,7 +15,7 @@ from course_lib.config import TransformerConfig
 from course_lib.encoder_decoder import EncoderOnly
 from course_lib.gpt import DecoderOnly
 from course_lib.masks import padding_mask
-from course_lib.sampling import generate, pad_left, sample_next_token
+from course_lib.sampling import generate, generate_simple, pad_left, sample_next_token
 
 INF = math.inf
 seeds = st.integers(0, 9999)
@@ -196,6 +196,22 @@ def test_greedy_text_is_the_argmax_at_every_step(model):
     for t in range(2, 14):
         logits = model(text[:, max(0, t - 8) : t])[:, -1]
         assert torch.equal(logits.argmax(-1), text[:, t])
+
+
+@pytest.mark.parametrize("temperature", [0, 0.7, 1.0])
+def test_the_short_function_writes_the_text_of_the_full_one_past_the_models_length_too(model, temperature):
+    ids = torch.tensor([[1, 2], [3, 0]])
+    longer = model.config.max_seq_len + 3
+    short = generate_simple(model.train(), ids, longer, temperature, seeded(3))
+    assert model.training
+    assert short.shape == (2, 2 + longer)
+    assert torch.equal(short, generate(model, ids, longer, temperature, generator=seeded(3), use_cache=False))
+    assert torch.equal(short, generate(model, ids, longer, temperature, generator=seeded(3)))
+
+
+def test_the_short_function_refuses_a_model_that_needs_a_source():
+    with pytest.raises(ValueError, match="needs source_ids"):
+        generate_simple(copies.translator(), torch.tensor([[1]]), 2)
 
 
 def test_generated_tokens_follow_the_models_distribution(model):
