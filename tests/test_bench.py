@@ -23,7 +23,6 @@ from course_lib.bench import (
     course,
     decoding,
     grading,
-    growth,
     imports,
     live,
     machine,
@@ -152,25 +151,6 @@ def test_shares_of_the_matmul_rate_are_of_its_arithmetic():
     assert training.training_flops(SMALL, 2, 8) == 6 * forward_flops(SMALL, 8)
 
 
-@pytest.mark.parametrize("power", [0.0, 1.0, 2.0])
-def test_an_exponent_is_the_power(power):
-    sizes = [2, 4, 8]
-    assert growth.exponent(sizes, [3 * size**power for size in sizes]) == pytest.approx(power)
-    by_round = growth.by_round(sizes, {str(size): [size**power, 5 * size**power] for size in sizes})
-    assert by_round == pytest.approx((power, power, power))
-
-
-def test_memory_for_the_backward_pass_is_counted_once_and_grows_as_it_must():
-    x = torch.randn(1000, requires_grad=True)
-    assert growth.bytes_kept(lambda: x * x + x * x) == 4000  # x alone, however often it is kept
-    _, make = growth.SERIES["attention in plain steps, with T"]
-    plain = growth.exponent((256, 512), [growth.bytes_kept(make(T)) for T in (256, 512)])
-    _, make = growth.SERIES["fused attention, with T"]
-    fused = growth.exponent((256, 512), [growth.bytes_kept(make(T)) for T in (256, 512)])
-    assert plain > 1.5  # the weights, T², beside queries, keys and values
-    assert fused == pytest.approx(1, abs=0.05)
-
-
 # --- machine ----------------------------------------------------------------------------------------------------------
 
 
@@ -201,7 +181,7 @@ ROWS = [
     Row("train", "a size", "transformers", Spread(1.234, 1.2, 1.3), 0.0021, "per update", least=1.2),
     Row("train", "a size", "the matmul rate", Spread(0.66, 0.6, 0.7), 0.0021, "per update", least=0.75, note="so far"),
     Row("import", "check", "import torch", Spread(0.05, 0.04, 0.06), most=0.1, sign="s"),
-    Row("growth", "time", "2 … 8", Spread(1.0, 0.9, 1.1)),
+    Row("course", "time", "2 … 8", Spread(1.0, 0.9, 1.1)),
 ]
 
 

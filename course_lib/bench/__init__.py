@@ -9,7 +9,6 @@ PARTS = (
     "train",
     "decode",
     "attention",
-    "growth",
     "live",
     "grade",
     "import",
