@@ -245,9 +245,24 @@ def test_a_probe_finds_what_a_straight_line_separates_and_nothing_in_noise():
 def test_what_trained_blocks_gain_on_a_label_that_words_cannot_tell_depends_on_the_probe():
     """On topics nothing can gain five points over counted words, so that measure alone could not refute the claim."""
     found = measured.who_chased(0)
-    assert max(found["the table"].values()) < 0.5
+    assert max(found["word vectors only"].values()) < 0.5
     assert max(found["trained"].values()) - max(found["random blocks"].values()) <= 0.05
     assert found["trained"][measured.STRICT] - found["random blocks"][measured.STRICT] > 0.2
+
+
+def test_random_blocks_show_who_chased_by_attention_or_by_positions_and_without_both_no_more_than_words():
+    found = measured.who_chased(0)
+    best = {way: max(by_ridge.values()) for way, by_ridge in found.items()}
+    assert min(best["random, no attention"], best["random, no position vectors"]) > 0.95
+    assert best["random, neither"] < 0.5
+
+
+def test_a_part_is_zero_in_the_copy_only(tinytown):
+    model, _ = tinytown
+    copied = measured.without(model, "positions")
+    assert not copied.positions.weight.any()
+    assert model.positions.weight.any()
+    assert torch.equal(copied.token_embedding.weight, model.token_embedding.weight)
 
 
 def test_lines_are_counted_word_by_word(tinytown):

@@ -4,6 +4,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from contextlib import suppress
+from copy import deepcopy
 from functools import cache, partial
 from typing import cast
 
@@ -500,11 +501,28 @@ def probed(vectors: Tensor, labels: Tensor, seed: int) -> dict[float, float]:
     return found
 
 
+WITHOUT = {  # random blocks without the parts that tell them the order of the words
+    "random, no attention": ("attention.out_proj",),
+    "random, no position vectors": ("positions",),
+    "random, neither": ("attention.out_proj", "positions"),
+}
+
+
+def without(model: DecoderOnly, *parts: str) -> DecoderOnly:
+    """Return a copy of a model in which the parameters of these parts are 0, so that the parts add nothing."""
+    copied = deepcopy(model)
+    for name, parameter in copied.named_parameters():
+        if any(part in name for part in parts):
+            parameter.data.zero_()
+    return copied
+
+
 def who_chased(seed: int, n_animals: int = 16) -> dict[str, dict[float, float]]:
     """Return how often a probe tells who chased whom from the mean vector of a line: how the vectors are made -> ridge
     -> fraction.
 
-    Each ordered pair of animals is one line, and both orders of a pair have the same words.
+    Each ordered pair of animals is one line, and both orders of a pair have the same words. Random blocks are read
+    again without the parts that tell them the order: attention, position vectors, and both.
     """
     model, tokenizer = load_pretrained("tinytown")
     torch.manual_seed(seed)
@@ -515,13 +533,15 @@ def who_chased(seed: int, n_animals: int = 16) -> dict[str, dict[float, float]]:
     lines = [CHASED.format(one=animals[one], other=animals[other]) for one, other in pairs]
     ids = torch.tensor([tokenizer.encode(f"{before} {line}", end=False) for line in lines])  # (N, T)
     begins, labels = 1 + len(split_words(before)), torch.tensor([one for one, _ in pairs])
+    readers = {"trained": model, "random blocks": fresh}
+    readers |= {way: without(fresh, *parts) for way, parts in WITHOUT.items()}
     found = {}
-    for way, reader in (("trained", model), ("random blocks", fresh)):
+    for way, reader in readers.items():
         with evaluating(reader), trace(reader, "final_norm") as seen:
             reader(ids)
         found[way] = probed(seen["final_norm"][:, begins:].mean(dim=1), labels, seed)
     table = model.token_embedding.weight.detach()[ids[:, begins:]].mean(dim=1)  # (N, D)
-    return found | {"the table": probed(table, labels, seed)}
+    return found | {"word vectors only": probed(table, labels, seed)}
 
 
 def encoder_verdict(topic: float, who: float, who_strict: float) -> str:
@@ -562,7 +582,7 @@ def grouped_sentences() -> Measurement:
     best, strict = (
         [
             round(statistics.fmean(read(each[way]) for each in who), 2)
-            for way in ("trained", "random blocks", "the table")
+            for way in ("trained", "random blocks", "word vectors only")
         ]
         for read in (lambda found: max(found.values()), lambda found: found[STRICT])
     )
