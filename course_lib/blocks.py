@@ -143,7 +143,7 @@ class Stack(Layer):
         offset = cached_tokens(cache, len(self.blocks))
         _require_tokens(ids, offset, self.config.max_seq_len)
         _require_segments(segment_ids, self.config.n_segments, ids)
-        _require_left_padding(left_padding, len(ids), self.config.max_seq_len)
+        _require_left_padding(left_padding, ids.shape[0], self.config.max_seq_len)
         S = offset + ids.shape[1]
         positions = torch.arange(offset, S, device=ids.device)  # (T,)
         if left_padding is not None:

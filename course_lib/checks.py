@@ -409,7 +409,7 @@ def require_text(text: object, **switches: object) -> None:
 
 def require_texts(**given: object) -> None:
     """Raise TypeError unless every argument is iterable and not a single string, which would be read letter by
-    letter. What a list or tuple holds must be strings, too."""
+    letter. The items of a list or tuple must be strings."""
     for name, texts in given.items():
         if isinstance(texts, (str, bytes, Mapping)) or not hasattr(texts, "__iter__") or hasattr(texts, "dtype"):
             raise TypeError(f"{name} must be several strings, one after another, got {texts!r:.80}: write [text]")

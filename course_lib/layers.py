@@ -28,11 +28,11 @@ class Layer(nn.Module):
         try:
             return super().__call__(*args, **kwargs)
         except RAW as error:
-            _explain(self, args, kwargs, error)
+            _require_fitting_call(self, args, kwargs, error)
             raise
 
 
-def _explain(layer: nn.Module, args: tuple, kwargs: dict, error: Exception) -> None:
+def _require_fitting_call(layer: nn.Module, args: tuple, kwargs: dict, error: Exception) -> None:
     """Raise an error that names the arguments of a failed call; do nothing if the error names its cause already."""
     frame = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-1]
     checked = frame.f_code.co_name.lstrip("_").startswith("require_")

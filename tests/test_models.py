@@ -375,7 +375,7 @@ class TestBadInput:
     @pytest.mark.parametrize("kind", [DecoderOnly, EncoderOnly, EncoderDecoder])
     def test_what_is_no_config_is_refused_by_name(self, kind):
         for wrong in (None, {"d_model": 8}, "gpt2"):
-            with pytest.raises(TypeError, match=r"config must be a TransformerConfig.*preset\(name\).*got "):
+            with pytest.raises(TypeError, match=r"config must be a TransformerConfig, got .*preset\(name\)"):
                 kind(wrong)
 
     def test_a_config_that_makes_no_sense_makes_no_model(self):

@@ -8,6 +8,7 @@ from torch.func import functional_call, grad, stack_module_state
 from course_lib.config import POSITIONS, TransformerConfig
 from course_lib.encoder_decoder import EncoderDecoder, EncoderOnly
 from course_lib.gpt import DecoderOnly, next_token_loss
+from course_lib.linear import fast
 from course_lib.masks import padding_mask
 from course_lib.sampling import next_token_distribution
 
@@ -65,7 +66,7 @@ def test_padding_a_window_a_stretched_rope_and_a_loss_are_exported_too():
 
 def test_a_large_layer_is_exported_for_every_batch_where_no_gradient_flows():
     """A layer that would share its rows among the cores: how many there are, and how many tokens, must not be fixed."""
-    model = DecoderOnly(TransformerConfig(**SIZES | {"d_model": 512, "n_layers": 1}, positions="rope")).eval()
+    model = fast(DecoderOnly(TransformerConfig(**SIZES | {"d_model": 512, "n_layers": 1}, positions="rope"))).eval()
     with torch.no_grad():
         ids = texts("decoder", 2)[0]
         program = export(model, (ids,), dynamic_shapes=({0: Dim("B", max=1024)},)).module()
