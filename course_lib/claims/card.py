@@ -23,7 +23,7 @@ class Settled:
     def __repr__(self) -> str:
         claim, verdict, because = self.experiment.told(self.finding)[:3]
         folded = f"python -m course_lib claims --about {self.experiment.id}"
-        rest = (because, f"Words, control, outcomes: {folded}")
+        rest = (because, f"Source, control and possible outcomes: {folded}")
         return "\n".join([claim, _wrapped(verdict), *rows_as_text(self.finding.rows), *map(_wrapped, rest)])
 
     def _repr_html_(self) -> str:
@@ -33,7 +33,7 @@ class Settled:
         return (
             '<div style="border-left: 4px solid #57606a; padding: 2px 12px; max-width: 62em;">'
             f"<div>{claim}</div><div><b>{word}</b>: {measured}</div>{table}<div>{because}</div>"
-            "<details><summary>The author’s words, the control, what each verdict would have needed, and the code"
+            "<details><summary>The author’s words, the control, what each verdict requires, and the code"
             f"</summary>{self._folded()}</details></div>"
         )
 
@@ -48,8 +48,8 @@ class Settled:
             f"<blockquote>“{html.escape(source.quote)}”</blockquote>"
             f"<div>{html.escape(source.author)}, {link}, {html.escape(source.place)}.{ours}</div>"
             f"<div><i>control:</i> {html.escape(each.control)}</div>"
-            f"<div><i>what each verdict would have needed:</i><ul>{outcomes}</ul></div>"
-            + (f"<div><i>tried as well:</i> {tried}</div>" if tried else "")
+            f"<div><i>what each verdict requires:</i><ul>{outcomes}</ul></div>"
+            + (f"<div><i>also tried:</i> {tried}</div>" if tried else "")
             + f"<div><i>numbers:</i> {values}</div>"
             f"<pre>{html.escape(inspect.getsource(each.decide))}\n\n{html.escape(inspect.getsource(each.run))}</pre>"
         )

@@ -7,13 +7,13 @@ A note stands below the heading of its section, in a Markdown cell that is tagge
     - minutes: 11
     - ask: Four times the features: how much larger is a score?
     - they guess: four times, because they add lengths; the products partly cancel.
-    - stumble: on dividing by d_k, not its root (attention.scaled_dot_product: scaled by D).
+    - they stumble: on dividing by d_k, not its root (attention.scaled_dot_product: scaled by D).
     - skip: the gradient plot, if nobody has met gradients.
 
     </details>
 
 The keys stand in this order. `minutes` and, in a numbered section, `ask` are needed; a line that would say nothing is
-left out. In brackets after `stumble` stand mistakes of the exercises, as their pages name them. A `skip` that
+left out. The brackets after `they stumble` name mistakes of the exercises. A `skip` that
 begins with "all" says that the whole section may be left out of a short course.
 """
 
@@ -30,7 +30,7 @@ from course_lib.course.handout import TEACHER
 
 HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 FRAME = re.compile(r"<details><summary>For the teacher</summary>\n\n(.+?)\n\n</details>", re.DOTALL)
-KEYS = ("minutes", "ask", "they guess", "stumble", "skip")
+KEYS = ("minutes", "ask", "they guess", "they stumble", "skip")
 LINE = re.compile(rf"- ({'|'.join(KEYS)}): (\S.*)")
 MISTAKE = re.compile(r"([a-z_]+\.[a-z0-9_]+): ([^;()]+)")
 MISTAKES = re.compile(rf"\(({MISTAKE.pattern}(?:; {MISTAKE.pattern})*)\)")
