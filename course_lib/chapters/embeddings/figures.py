@@ -1,4 +1,4 @@
-"""Figures of chapter 1: from text to vectors, look-ups, words on a map, neighbours, people as a cube, and what reaches a table's rows."""
+"""Figures of chapter 1: from text to vectors, look-ups, words on a map, people on a cube, gradients of rows."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -372,24 +372,24 @@ def people_cube(people: Mapping[str, Sequence[str]], features: Sequence[str], ma
         marked: four people, in order around the parallelogram that is filled.
     """
     first = next(iter(people.values()))
-    step = np.array(CUBE_AXES)
-    places = {who: sum(np.multiply(step, [[own != f] for own, f in zip(of, first)])) for who, of in people.items()}
+    places = {who: np.array([a != b for a, b in zip(of, first)]) @ np.array(CUBE_AXES) for who, of in people.items()}
+    colours = BLUE, PURPLE, GREEN
     figure, axes = new_figure(6.4, 3.9)
     axes.set(xlim=(-0.55, 1.95), ylim=(-0.25, 1.5), xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
-    axes.add_patch(Polygon([places[who] for who in marked], facecolor=SKY, alpha=0.35, zorder=0))
+    axes.add_patch(Polygon(np.array([places[who] for who in marked]), facecolor=SKY, alpha=0.35, zorder=0))
     for (one, of_one), (other, of_other) in combinations(people.items(), 2):
         differing = [n for n, (a, b) in enumerate(zip(of_one, of_other)) if a != b]
         if len(differing) == 1:
-            axes.plot(*zip(places[one], places[other]), color=(BLUE, ORANGE, GREEN)[differing[0]], zorder=1)
+            axes.plot(*zip(places[one], places[other]), color=colours[differing[0]], zorder=1)
     for who, place in places.items():
         box = {"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": GREY}
-        axes.text(*place, who, ha="center", va="center", fontsize=FONT, color=INK, bbox=box)
+        axes.text(place[0], place[1], who, ha="center", va="center", fontsize=FONT, color=INK, bbox=box)
     ends = [list(dict.fromkeys(of[n] for of in people.values())) for n in range(3)]
     names = [f"{name}:\n{values[0]} → {values[1]}" for name, values in zip(features, ends)]
     spots = [((0.5, -0.05), "center", "top"), ((1.27, 0.12), "left", "center"), ((-0.06, 0.5), "right", "center")]
-    for name, (spot, ha, va), colour in zip(names, spots, (BLUE, ORANGE, GREEN)):
-        axes.text(*spot, name, ha=ha, va=va, fontsize=FONT, fontweight="bold", color=colour)
+    for name, (spot, ha, va), colour in zip(names, spots, colours):
+        axes.text(spot[0], spot[1], name, ha=ha, va=va, fontsize=FONT, fontweight="bold", color=colour)
     axes.set_title("Along each edge of the cube, one feature changes")
     return figure
 
