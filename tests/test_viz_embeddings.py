@@ -307,7 +307,7 @@ def test_the_figure_shows_which_rows_an_untied_table_was_asked_for():
         heights = [segment[1][1] for segment in untied.get_segments()]
         assert {row for row, height in enumerate(heights) if height > 1e-7} == read
         assert all(segment[1][1] > 1e-7 for segment in tied.get_segments())
-        assert figure.text.startswith(f"Untied, {len(read)} rows were looked up")
+        assert figure.text.startswith(f"With untied tables, the {len(read)} rows that were looked up")
         titles = [title.get_text() for title in figure.drawing.titles]
         noun = "1 story" if n == 1 else f"{n} stories"
         assert titles[0] == f"Untied, {noun}: {len(read)} of {len(TOKENIZER)} rows get a gradient"
