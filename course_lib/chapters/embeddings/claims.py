@@ -411,7 +411,7 @@ def factor_verdict(costs: list[float]) -> str:
         "together.",
     ),
     control="the same model, letters, steps and seeds, each at its own best rate. In one run, tokens begin as large as "
-    "at d_model = 768 with the factor; in the other, as large as without it. The rows have a standard deviation of 0.02",
+    "at d_model = 768 with the factor; in the other, as large as without it. Rows have a standard deviation of 0.02",
     verdict=factor_verdict,
     seeds=SEEDS,
 )

@@ -259,8 +259,9 @@ def reached_rows(stories: Sequence[Sequence[int]], vocab_size: int) -> LiveFigur
     def describe(n):
         untied, tied = counts(n)
         return (
-            f"With untied tables, the {untied} rows that were looked up get a gradient; the other {vocab_size - untied} "
-            f"get exactly 0. With tied tables, {tied} of {vocab_size} rows get one, because each row also computes its token's logit."
+            f"With untied tables, the {untied} rows that were looked up get a gradient; the other "
+            f"{vocab_size - untied} get exactly 0. With tied tables, {tied} of {vocab_size} rows get one, "
+            "because each row also computes its token's logit."
         )
 
     return LiveFigure(draw, {"n": slider("stories in the batch", 1, 1, len(stories), 1)}, describe)
