@@ -214,7 +214,7 @@ def analogies() -> Measurement:
         measured=f"of {len(parallelograms())} analogies, the trained table solves {tens(trained['all rows'])} and "
         f"tables of counts solve {tens(counted['all rows'])}, if no row is left out of the search",
         rows=(
-            ("fourth word comes first", "trained table", "tables of counts"),
+            ("fourth corner comes first", "trained table", "tables of counts"),
             *(
                 (search, tens(trained[name]), tens(counted[name]))
                 for search, name in (
@@ -245,11 +245,11 @@ def gradients_of_both_ends(model: DecoderOnly, ids: Tensor) -> tuple[Tensor, Ten
 
 
 def tied_verdict(like_input: list[float], like_output: list[float]) -> str:
-    """Compare the gradient of a tied table with the gradients of an input table and of an output table, by cosine.
+    """Compare the gradient of a tied table with its part from the look-up and its part from the output end, by cosine.
 
-    confirmed: the tied gradient is closer to the gradient of the output table in every case
-    refuted: the tied gradient is closer to the gradient of the input table in every case
-    depends: the tied gradient is closer to one of them in some cases, and to the other in the rest
+    confirmed: the tied gradient is closer to its part from the output end in every case
+    refuted: the tied gradient is closer to its part from the look-up in every case
+    depends: the tied gradient is closer to one part in some cases, and to the other in the rest
     """
     closer = [output > input for input, output in zip(like_input, like_output)]
     return "confirmed" if all(closer) else "depends" if any(closer) else "refuted"
@@ -273,11 +273,11 @@ def tied_verdict(like_input: list[float], like_output: list[float]) -> str:
     seeds=SEEDS,
 )
 def tied_table() -> Measurement:
-    """Compare the gradients that one story gives to a tied table, and to an input and an output table apart."""
+    """Compare the gradient that one story gives to a tied table with the two parts that it is the sum of."""
     tokenizer = WordTokenizer()
     trained, _ = load_pretrained("tinytown")
     config = TransformerConfig(len(tokenizer), d_model=16, n_heads=2, n_layers=1, max_seq_len=96, tie_weights=True)
-    like_input, like_output, reached = [], [], []
+    like_input, like_output = [], []
     for seed in SEEDS:
         torch.manual_seed(seed)
         ids = torch.tensor([tokenizer.encode(next(Tinytown(seed=20_000 + seed).stories()))])
@@ -286,25 +286,21 @@ def tied_table() -> Measurement:
             tied = (from_look_up + from_scores).flatten()
             like_input.append(F.cosine_similarity(tied, from_look_up.flatten(), dim=0).item())
             like_output.append(F.cosine_similarity(tied, from_scores.flatten(), dim=0).item())
-            reached.append(
-                [rows.abs().amax(dim=-1).gt(0).double().mean().item() for rows in (from_look_up, from_scores)]
-            )
-    looked_up, scored = (statistics.fmean(shares) for shares in zip(*reached))
     untrained, after = (
         [statistics.fmean(values[start::2]) for values in (like_input, like_output)] for start in (0, 1)
     )
     return Measurement(
-        measured=f"after training, the tied table’s gradient has a cosine of {after[1]:.1f} with an output table’s "
-        f"gradient and of {after[0]:.1f} with an input table’s",
+        measured=f"after training, the tied table’s gradient has a cosine of {after[1]:.1f} with its part from the "
+        f"output end and of {after[0]:.1f} with its part from the look-up",
         rows=(
-            ("gradient of a separate", "cosine before training", "cosine after", "rows that a story reaches"),
-            ("output table", f"{untrained[1]:.1f}", f"{after[1]:.1f}", f"{scored:.0%}"),
-            ("input table", f"{untrained[0]:.1f}", f"{after[0]:.1f}", f"{looked_up:.0%}"),
+            ("part of the tied gradient", "cosine before training", "cosine after"),
+            ("from the output end", f"{untrained[1]:.1f}", f"{after[1]:.1f}"),
+            ("from the look-up", f"{untrained[0]:.1f}", f"{after[0]:.1f}"),
         ),
         values=like_output,
         figures={"like_input": like_input, "like_output": like_output},
-        because="A tied table gets the sum of both gradients. A look-up reaches only the rows that it copies, but "
-        "every row computes a score. So a row learns mostly from what precedes its word.",
+        because="The look-up reaches only the rows that it copies, but "
+        "every row computes a score. So a tied row learns mostly from what precedes its word.",
     )
 
 
@@ -431,8 +427,8 @@ def times_root_d(size: Size) -> Measurement:
     best = {name: at_best_rate(partial(train, ratio=ratio), RATES, SEEDS) for name, ratio in ratios.items()}
     costs = [without - with_it for without, with_it in zip(best["without"].losses, best["with"].losses)]
     grown = statistics.fmean(end for _, end in best["without"].results)
-    cost = round(statistics.fmean(costs), 1) + 0
-    end = f"{cost:.1f} nats per letter higher" if cost else "the same to within 0.1 nats per letter"
+    cost = round(statistics.fmean(costs), 2) + 0
+    end = f"{abs(cost):.2f} nats per letter {'lower' if cost < 0 else 'higher'}"
     rates = " and ".join(f"{rate}" for rate in sorted({each.rate for each in best.values()}))
     slow = best["without"].tried[RATES[0]] - best["with"].tried[RATES[0]]
     return Measurement(
@@ -440,11 +436,11 @@ def times_root_d(size: Size) -> Measurement:
         f"size of their positions, and the final loss is {end}",
         rows=(
             ("learning rate", "loss without the factor, minus loss with it"),
-            (f"the best for each ({rates})", f"{cost:.1f}"),
-            (f"{RATES[0]} for both", f"{round(slow, 1) + 0:.1f}"),
+            (f"the best for each ({rates})", f"{cost:.2f}"),
+            (f"{RATES[0]} for both", f"{round(slow, 2) + 0:.2f}"),
         ),
         values=costs,
         figures={"costs": costs},
-        because="Nothing is lost: training enlarges the small rows. The missing factor costs something only if the "
+        because="Nothing is lost: training enlarges the small rows. The missing factor costs little, unless the "
         "learning rate is too low.",
     )
