@@ -307,7 +307,7 @@ def test_the_figure_shows_which_rows_an_untied_table_was_asked_for():
         heights = [segment[1][1] for segment in untied.get_segments()]
         assert {row for row, height in enumerate(heights) if height > 1e-7} == read
         assert all(segment[1][1] > 1e-7 for segment in tied.get_segments())
-        assert figure.text.startswith(f"Untied, {len(read)} rows were looked up")
+        assert figure.text.startswith(f"With untied tables, the {len(read)} rows that were looked up")
         titles = [title.get_text() for title in figure.drawing.titles]
         noun = "1 story" if n == 1 else f"{n} stories"
         assert titles[0] == f"Untied, {noun}: {len(read)} of {len(TOKENIZER)} rows get a gradient"
@@ -362,6 +362,27 @@ def test_static_figures_draw_the_data_they_are_given():
     bottom, top = ranks.axes[0].get_ylim()
     assert bottom > 80
     assert 0 < top < 1, "rank 1 stands on top and the worst is on the page"
+
+
+def test_each_edge_of_the_cube_joins_two_people_who_differ_in_one_feature():
+    figure = figures.people_cube(ROLES, ("gender", "age", "royalty"), marked=("man", "woman", "queen", "king"))
+    (axes,) = figure.axes
+    places = {text.get_text(): text.get_position() for text in axes.texts if text.get_text() in ROLES}
+    assert places.keys() == ROLES.keys()
+    edges = {frozenset(map(tuple, line.get_xydata().round(6))) for line in axes.lines}
+    expected = {
+        frozenset(tuple(np.round(places[who], 6)) for who in pair)
+        for pair in combinations(ROLES, 2)
+        if sum(a != b for a, b in zip(*(ROLES[who] for who in pair))) == 1
+    }
+    assert edges == expected
+    assert len(axes.lines) == len(edges) == 12
+    np.testing.assert_allclose(axes.patches[0].get_xy()[:4], [places[w] for w in ("man", "woman", "queen", "king")])
+    names = [text.get_text() for text in axes.texts if "→" in text.get_text()]
+    assert names == ["gender:\nhe → she", "age:\nadult → child", "royalty:\ncommon → royal"]
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
 
 
 @pytest.mark.parametrize("ends", [(0.5, 0.5, 0.5, 0.5), (0.1, 0.11, 0.9, 0.3), (1.0, 0.0, 0.99, 0.98)])

@@ -30,7 +30,7 @@ class _Vocabulary(Sized):
         checks.require_text(token)
         if token not in self.ids:
             near = [repr(other) if " " in other else other for other in get_close_matches(token, self.ids, n=3)]
-            hint = f"; near it: {', '.join(near)}" if near else ""
+            hint = f"; similar spellings: {', '.join(near)}" if near else ""
             raise ValueError(f"{token!r} is not among the {len(self)} tokens of this vocabulary{hint}")
         return self.ids[token]
 

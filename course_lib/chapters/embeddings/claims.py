@@ -71,9 +71,10 @@ SIMILAR = 0.6  # the mean cosine from which rows count as similar
 def nearness_verdict(small: list[float], large: list[float], longer: list[float]) -> str:
     """Compare the mean cosine of two animals with 0.6, after training from rows of 0.02 and from rows of 1.
 
-    confirmed: it is above 0.6 for every seed, from small rows and from large rows
-    depends: it is above 0.6 from only one of them, or from large rows only after longer training at a higher rate
-    refuted: it is below 0.6 from both, even after longer training
+    confirmed: the mean cosine of two animals is above 0.6 for every seed, with either initialization
+    depends: the mean cosine is above 0.6 for every seed with only one initialization, or with the larger one only after
+      longer training at a higher rate
+    refuted: with neither initialization is the mean cosine above 0.6 for every seed, even after longer training
     """
     near = [min(values) > SIMILAR for values in (small, large)]
     return "confirmed" if all(near) else "depends" if any(near) or min(longer) > SIMILAR else "refuted"
@@ -111,7 +112,7 @@ def similar_words(size: Size) -> Measurement:
         measured=f"after {steps:,} steps, two animals have a mean cosine of {small:.1f} if the rows begin small, and "
         f"of {large:.1f} if they begin large",
         rows=(
-            ("rows begin at", "cosine of two animals", "animal and other word", "loss in nats"),
+            ("initial standard deviation", "cosine of two animals", "animal and other word", "loss in nats"),
             *(
                 (f"{std:g} ({steps:,} steps, best rate)", f"{mean:.1f}", f"{apart[std]:.1f}", f"{losses[std]:.1f}")
                 for std, mean in ((0.02, small), (1.0, large))
@@ -120,8 +121,8 @@ def similar_words(size: Size) -> Measurement:
         ),
         values=near[1.0],
         figures={"small": near[0.02], "large": near[1.0], "longer": longer},
-        because="It depends on the initialization and on how far training goes. From large rows it takes longer, "
-        "because many small steps have to overwrite the random numbers.",
+        because="It depends on the initialization and on how far training goes. If the rows begin large, the "
+        "animals take longer to come together, because many small steps have to overwrite the random numbers.",
     )
 
 
@@ -178,9 +179,9 @@ def tens(fraction: float) -> str:
 def analogies_verdict(trained: float, counted: list[float]) -> str:
     """Count the analogies whose fourth word is the nearest of all rows of the table.
 
-    confirmed: over 90% are, in the trained table and in every counted one
-    depends: over 90% are, in only one of the two kinds of table
-    refuted: 90% or fewer are, in both kinds of table
+    confirmed: over 90% of the analogies are solved, in the trained table and in every table of counts
+    depends: over 90% of the analogies are solved, in only one of the two kinds of table
+    refuted: 90% or fewer of the analogies are solved, in both kinds of table
     """
     solved = [trained > 0.9, min(counted) > 0.9]
     return "confirmed" if all(solved) else "depends" if any(solved) else "refuted"
@@ -203,7 +204,7 @@ def analogies_verdict(trained: float, counted: list[float]) -> str:
     seeds=SEEDS,
 )
 def analogies() -> Measurement:
-    """Count the parallelograms of Tinytown's people that close, in the shipped table and in counted ones."""
+    """Count the parallelograms of Tinytown's people that close, in the shipped table and in tables of counts."""
     tables = embeddings_by_step()
     trained = first_places(tables[max(tables)])
     each = [first_places(counted_table(seed)) for seed in SEEDS]
@@ -211,9 +212,9 @@ def analogies() -> Measurement:
     honest = [shares["all rows"] for shares in each]
     return Measurement(
         measured=f"of {len(parallelograms())} analogies, the trained table solves {tens(trained['all rows'])} and "
-        f"counted tables solve {tens(counted['all rows'])}, if no row is left out of the search",
+        f"tables of counts solve {tens(counted['all rows'])}, if no row is left out of the search",
         rows=(
-            ("fourth word comes first", "trained table", "counted tables"),
+            ("fourth corner comes first", "trained table", "tables of counts"),
             *(
                 (search, tens(trained[name]), tens(counted[name]))
                 for search, name in (
@@ -226,7 +227,7 @@ def analogies() -> Measurement:
         values=honest,
         figures={"trained": trained["all rows"], "counted": honest},
         because="It depends on the table, even in Tinytown, where gender, age and royalty vary independently of each "
-        "other. In counted tables most of the success comes from leaving out the three words of the sum.",
+        "other. In tables of counts, most of the success comes from leaving out the three words of the sum.",
     )
 
 
@@ -244,11 +245,11 @@ def gradients_of_both_ends(model: DecoderOnly, ids: Tensor) -> tuple[Tensor, Ten
 
 
 def tied_verdict(like_input: list[float], like_output: list[float]) -> str:
-    """Compare the gradient of a tied table with the gradients of an input table and of an output table, by cosine.
+    """Compare the gradient of a tied table with its part from the look-up and its part from the output end, by cosine.
 
-    confirmed: it is closer to the gradient of the output table in every case
-    refuted: it is closer to the gradient of the input table in every case
-    depends: it is closer to one of them in some cases, and to the other in the rest
+    confirmed: the tied gradient is closer to its part from the output end in every case
+    refuted: the tied gradient is closer to its part from the look-up in every case
+    depends: the tied gradient is closer to one part in some cases, and to the other in the rest
     """
     closer = [output > input for input, output in zip(like_input, like_output)]
     return "confirmed" if all(closer) else "depends" if any(closer) else "refuted"
@@ -272,11 +273,11 @@ def tied_verdict(like_input: list[float], like_output: list[float]) -> str:
     seeds=SEEDS,
 )
 def tied_table() -> Measurement:
-    """Compare the gradients that one story gives to a tied table, and to an input and an output table apart."""
+    """Compare the gradient that one story gives to a tied table with the two parts that it is the sum of."""
     tokenizer = WordTokenizer()
     trained, _ = load_pretrained("tinytown")
     config = TransformerConfig(len(tokenizer), d_model=16, n_heads=2, n_layers=1, max_seq_len=96, tie_weights=True)
-    like_input, like_output, reached = [], [], []
+    like_input, like_output = [], []
     for seed in SEEDS:
         torch.manual_seed(seed)
         ids = torch.tensor([tokenizer.encode(next(Tinytown(seed=20_000 + seed).stories()))])
@@ -285,25 +286,21 @@ def tied_table() -> Measurement:
             tied = (from_look_up + from_scores).flatten()
             like_input.append(F.cosine_similarity(tied, from_look_up.flatten(), dim=0).item())
             like_output.append(F.cosine_similarity(tied, from_scores.flatten(), dim=0).item())
-            reached.append(
-                [rows.abs().amax(dim=-1).gt(0).double().mean().item() for rows in (from_look_up, from_scores)]
-            )
-    looked_up, scored = (statistics.fmean(shares) for shares in zip(*reached))
     untrained, after = (
         [statistics.fmean(values[start::2]) for values in (like_input, like_output)] for start in (0, 1)
     )
     return Measurement(
-        measured=f"after training, the tied table’s gradient has a cosine of {after[1]:.1f} with an output table’s "
-        f"gradient and of {after[0]:.1f} with an input table’s",
+        measured=f"after training, the tied table’s gradient has a cosine of {after[1]:.1f} with its part from the "
+        f"output end and of {after[0]:.1f} with its part from the look-up",
         rows=(
-            ("gradient of a separate", "cosine before training", "cosine after", "rows that a story reaches"),
-            ("output table", f"{untrained[1]:.1f}", f"{after[1]:.1f}", f"{scored:.0%}"),
-            ("input table", f"{untrained[0]:.1f}", f"{after[0]:.1f}", f"{looked_up:.0%}"),
+            ("part of the tied gradient", "cosine before training", "cosine after"),
+            ("from the output end", f"{untrained[1]:.1f}", f"{after[1]:.1f}"),
+            ("from the look-up", f"{untrained[0]:.1f}", f"{after[0]:.1f}"),
         ),
         values=like_output,
         figures={"like_input": like_input, "like_output": like_output},
-        because="A tied table gets the sum of both gradients. A look-up reaches only the rows that it copies, but "
-        "every row computes a score. So a row learns mostly from what precedes its word.",
+        because="The look-up reaches only the rows that it copies, but "
+        "every row computes a score. So a tied row learns mostly from what precedes its word.",
     )
 
 
@@ -388,9 +385,9 @@ DROWNED = 0.1  # nats per letter: the least cost if the position drowns the word
 def factor_verdict(costs: list[float]) -> str:
     """Measure how much higher the loss ends without the factor, in nats per letter, each at its best rate.
 
-    confirmed: by more than 0.1 for every seed
-    depends: by more than 0.1 on average, but not for every seed
-    refuted: by no more than 0.1 on average
+    confirmed: without the factor the loss is higher by more than 0.1 for every seed
+    depends: without the factor the loss is higher by more than 0.1 on average, but not for every seed
+    refuted: without the factor the loss is higher by no more than 0.1 on average
     """
     if statistics.fmean(costs) <= DROWNED:
         return "refuted"
@@ -409,8 +406,8 @@ def factor_verdict(costs: list[float]) -> str:
         "relatively smaller. This means the original meaning in the embedding vector won’t be lost when we add them "
         "together.",
     ),
-    control="the same model, letters, steps and seeds, each at its own best rate; tokens begin at the size that rows "
-    "of 0.02 have at d_model = 768 with the factor, and at the size that they have without it",
+    control="the same model, letters, steps and seeds, each at its own best rate. In one run, tokens begin as large as "
+    "at d_model = 768 with the factor; in the other, as large as without it. Rows have a standard deviation of 0.02",
     verdict=factor_verdict,
     seeds=SEEDS,
 )
@@ -430,19 +427,20 @@ def times_root_d(size: Size) -> Measurement:
     best = {name: at_best_rate(partial(train, ratio=ratio), RATES, SEEDS) for name, ratio in ratios.items()}
     costs = [without - with_it for without, with_it in zip(best["without"].losses, best["with"].losses)]
     grown = statistics.fmean(end for _, end in best["without"].results)
-    cost = round(statistics.fmean(costs), 1) + 0
-    end = f"{cost:.1f} nats per letter higher" if cost else "the same to 0.1 nats per letter"
+    cost = round(statistics.fmean(costs), 2) + 0
+    end = f"{abs(cost):.2f} nats per letter {'lower' if cost < 0 else 'higher'}"
+    rates = " and ".join(f"{rate}" for rate in sorted({each.rate for each in best.values()}))
     slow = best["without"].tried[RATES[0]] - best["with"].tried[RATES[0]]
     return Measurement(
         measured=f"without the factor, tokens grow in training from {ratios['without']:.2f} to {grown:.0f} times the "
-        f"size of their positions, and the loss ends {end}",
+        f"size of their positions, and the final loss is {end}",
         rows=(
             ("learning rate", "loss without the factor, minus loss with it"),
-            ("the best for each", f"{cost:.1f}"),
-            (f"{RATES[0]} for both", f"{round(slow, 1) + 0:.1f}"),
+            (f"the best for each ({rates})", f"{cost:.2f}"),
+            (f"{RATES[0]} for both", f"{round(slow, 2) + 0:.2f}"),
         ),
         values=costs,
         figures={"costs": costs},
-        because="Nothing is lost: training enlarges the small rows. The missing factor costs something only if the "
+        because="Nothing is lost: training enlarges the small rows. The missing factor costs little, unless the "
         "learning rate is too low.",
     )

@@ -1,8 +1,9 @@
-"""Figures of chapter 1: from text to vectors, look-ups, words on a map, neighbours, and what reaches a table's rows."""
+"""Figures of chapter 1: from text to vectors, look-ups, words on a map, people on a cube, gradients of rows."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Patch, Polygon, Rectangle
 from matplotlib.text import Annotation, Text
 from torch import Tensor
 
@@ -355,6 +356,41 @@ def curves(
         lowest = max(heights[name], lowest + 0.085)  # names keep their distance where lines end together
         place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "center"}
         axes.annotate(name, (1, lowest), (6, 0), color=colours[name], fontsize=FONT, **place)
+    return figure
+
+
+# ------------------------------------------------------------------------------------------------------------ analogies
+CUBE_AXES = (1.0, 0.0), (0.42, 0.36), (0.0, 1.0)  # where each feature points on the page: right, to the back, up
+
+
+def people_cube(people: Mapping[str, Sequence[str]], features: Sequence[str], marked: Sequence[str]) -> Figure:
+    """People as the corners of a cube: each edge joins two people who differ in one feature only.
+
+    Args:
+        people: name -> a value for each of the three features; the first person is in front, at the bottom left.
+        features: names of the three features, which point to the right, to the back, and up.
+        marked: four people, in order around the parallelogram that is filled.
+    """
+    first = next(iter(people.values()))
+    places = {who: np.array([a != b for a, b in zip(of, first)]) @ np.array(CUBE_AXES) for who, of in people.items()}
+    colours = BLUE, PURPLE, GREEN
+    figure, axes = new_figure(6.4, 3.9)
+    axes.set(xlim=(-0.55, 1.95), ylim=(-0.25, 1.5), xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+    axes.add_patch(Polygon(np.array([places[who] for who in marked]), facecolor=SKY, alpha=0.35, zorder=0))
+    for (one, of_one), (other, of_other) in combinations(people.items(), 2):
+        differing = [n for n, (a, b) in enumerate(zip(of_one, of_other)) if a != b]
+        if len(differing) == 1:
+            axes.plot(*zip(places[one], places[other]), color=colours[differing[0]], zorder=1)
+    for who, place in places.items():
+        box = {"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": GREY}
+        axes.text(place[0], place[1], who, ha="center", va="center", fontsize=FONT, color=INK, bbox=box)
+    ends = [list(dict.fromkeys(of[n] for of in people.values())) for n in range(3)]
+    names = [f"{name}:\n{values[0]} → {values[1]}" for name, values in zip(features, ends)]
+    spots = [((0.5, -0.05), "center", "top"), ((1.27, 0.12), "left", "center"), ((-0.06, 0.5), "right", "center")]
+    for name, (spot, ha, va), colour in zip(names, spots, colours):
+        axes.text(spot[0], spot[1], name, ha=ha, va=va, fontsize=FONT, fontweight="bold", color=colour)
+    axes.set_title("Along each edge of the cube, one feature changes")
     return figure
 
 

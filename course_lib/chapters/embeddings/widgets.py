@@ -103,7 +103,8 @@ def watch_words(
     def describe(step):
         return (
             f"{title(step)} (by cosine, in all {centre.numel()} dimensions). "
-            f"This plane keeps {kept:.0%} of the finished table's variance: near on the map does not always mean near."
+            f"This plane keeps {kept:.0%} of the finished table's variance, so two words that are close on the "
+            "map may be far apart in the table."
         )
 
     live = LiveFigure(draw, {"step": steps_slider(steps, steps[-1])}, describe)
@@ -258,8 +259,9 @@ def reached_rows(stories: Sequence[Sequence[int]], vocab_size: int) -> LiveFigur
     def describe(n):
         untied, tied = counts(n)
         return (
-            f"Untied, {untied} rows were looked up and get a gradient; the other {vocab_size - untied} get exactly 0. "
-            f"Tied, {tied} of {vocab_size} get one, because each row also computes its token's logit."
+            f"With untied tables, the {untied} rows that were looked up get a gradient; the other "
+            f"{vocab_size - untied} get exactly 0. With tied tables, {tied} of {vocab_size} rows get one, "
+            "because each row also computes its token's logit."
         )
 
     return LiveFigure(draw, {"n": slider("stories in the batch", 1, 1, len(stories), 1)}, describe)
@@ -306,8 +308,9 @@ def scaled_tokens() -> LiveFigure:
     def describe(d_model, start, scaled):
         token, position, same_word = measure(d_model, start, scaled)
         return (
-            f"d_model = {d_model}: a token's features have size {token:.3g}, its position's {position:.3g}. "
-            f"The same word at positions 3 and 40 has cosine {same_word:.2f}: at 1 the position has no effect."
+            f"d_model = {d_model}: a token's features have size {token:.3g}, and its position's features have size "
+            f"{position:.3g}. The same word at positions 3 and 40 has a cosine of {same_word:.2f}; a cosine of 1 means "
+            "that the position has no effect."
         )
 
     sizes = widgets.SelectionSlider(options=[16, 32, 64, 128, 256, 512, 768, 1024], value=768, description="d_model")
