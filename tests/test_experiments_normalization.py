@@ -74,6 +74,12 @@ def test_evenness_tells_the_exponential_from_the_root():
     assert claims.evenness([math.sqrt(1 + n) for n in range(51)]) < 0.25
 
 
+def test_a_blocks_factor_multiplied_by_itself_gives_the_growth():
+    spreads = [3 * 2**n for n in range(3)] + [12 * 1.5**n for n in range(1, 4)]
+    assert claims.factor_per_block(spreads, 0, 2) == pytest.approx(2)
+    assert claims.factor_per_block(spreads, 2, 5) == pytest.approx(1.5)
+
+
 def test_pre_norm_streams_grow_like_the_root_of_the_depth():
     finding = find("normalization.any_depth")()
     assert finding.verdict == "confirmed"

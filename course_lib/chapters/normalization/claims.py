@@ -81,6 +81,14 @@ def _without_residual(block: TransformerBlock, norm: str | None, x: Tensor) -> T
     return x
 
 
+def factor_per_block(spreads: Sequence[float], first: int, last: int) -> float:
+    """Return the factor by which one block multiplies the values, on average over blocks first + 1 to last.
+
+    The growth over these blocks is this factor multiplied by itself last − first times.
+    """
+    return (spreads[last] / spreads[first]) ** (1 / (last - first))
+
+
 def evenness(spreads: Sequence[float]) -> float:
     """Return the growth over the second half of the blocks divided by that over the first, both as logarithms.
 
@@ -94,9 +102,9 @@ def depth_verdict(without: Sequence[float], with_norms: Sequence[float]) -> str:
     """Compare the growth in blocks 26 to 50 with that in blocks 1 to 25, as logarithms; a ratio of 1 is
     exponential growth. One ratio for each initialization and seed, without norms and with pre-norm.
 
-    confirmed: the ratio is above 0.7 without norms, and at least 1.5 times that with pre-norm, with either
-        initialization
-    refuted: it is below 0.5 without norms, with either initialization
+    confirmed: log(growth, blocks 26–50) / log(growth, blocks 1–25) is above 0.7 without norms, and at least 1.5
+        times that with pre-norm, with either initialization
+    refuted: this ratio is below 0.5 without norms, with either initialization
     depends: neither of these
     """
     if min(without) > 0.7 and all(bare >= 1.5 * normed for bare, normed in zip(without, with_norms)):
@@ -130,22 +138,35 @@ def depth() -> Measurement:
     without, with_norms = (
         [each for start in INITIALIZATIONS for each in ratios[norm, start]] for norm in (None, "pre")
     )
-    spans = {arm: f"{min(each):.1f}–{max(each):.1f}" for arm, each in ratios.items()}
-    late = f"log(growth, blocks {DEPTH // 2 + 1}–{DEPTH}) / log(growth, blocks 1–{DEPTH // 2})"
+    factors = {
+        (norm, first): [
+            _span([factor_per_block(run, first, first + DEPTH // 2) for run in runs[norm, each]])
+            for each in INITIALIZATIONS
+        ]
+        for norm, first in product((None, "pre"), (0, DEPTH // 2))
+    }
+    early, late = f"blocks 1–{DEPTH // 2}", f"blocks {DEPTH // 2 + 1}–{DEPTH}"
     return Measurement(
         measured=f"without norms, each of {DEPTH} untrained blocks multiplies the values by about "
         f"{mild ** (1 / DEPTH):.2f} from PyTorch’s weights and by {wild ** (1 / DEPTH):.1f} from Xavier’s",
         rows=(
             ("untrained blocks", "PyTorch’s weights", "Xavier’s weights"),
             (f"growth over {DEPTH} blocks", f"{mild:.0f}×", f"{wild:.0e}×"),
-            (late, *(spans[None, each] for each in INITIALIZATIONS)),
-            ("the same ratio with pre-norm", *(spans["pre", each] for each in INITIALIZATIONS)),
+            (f"factor per block, {early}", *factors[None, 0]),
+            (f"factor per block, {late}", *factors[None, DEPTH // 2]),
+            (f"with pre-norm, {early}", *factors["pre", 0]),
+            (f"with pre-norm, {late}", *factors["pre", DEPTH // 2]),
         ),
         values=without,
         figures={"without": without, "with_norms": with_norms},
-        because="A block’s output is about proportional to its input, so each block multiplies its input by a factor "
-        "that depends on the initial weights. A ratio of 1 means exponential growth, below 1 slower, above 1 faster.",
+        because="A block’s output is about proportional to its input, so each block multiplies the values by a factor, "
+        "which depends on the initial weights. Late blocks multiply by about as much as early ones, or more; with "
+        "pre-norm, by less.",
     )
+
+
+def _span(numbers: Sequence[float]) -> str:
+    return f"{min(numbers):.2f}–{max(numbers):.2f}"
 
 
 def any_depth_verdict(within_bounds: bool, post_steady: bool) -> str:
