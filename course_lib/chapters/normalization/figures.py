@@ -206,7 +206,7 @@ class SpeedRatios(Drawing):
                 number.xy = (number.xy[0], value)
                 number.set_text(f"{value:.2f}")
         told = ", ".join(f"{_compared(values)} {name}" for name, values in self.ratios.items())
-        self.headline.set_text(self.title or f"On this machine RMSNorm is {told}")
+        self.headline.set_text(self.title or f"On this machine, RMSNorm is {told}")
 
 
 def _compared(ratios: Sequence[float]) -> str:
@@ -234,5 +234,5 @@ def loss_by_rate(rates: Sequence[float], losses: Mapping[str, Sequence[float]], 
     axes.minorticks_off()
     axes.set(xlim=(rates[0] / 2.3, rates[-1] * 1.1), ylim=(None, 1.04 * max(letters_alone, *map(max, losses.values()))))
     axes.set(xlabel="learning rate", ylabel="loss (nats per letter)")
-    headline(figure).set_text("Without norms the loss is highest; a larger token table makes up for most of it")
+    headline(figure).set_text("Without norms the loss is highest; larger initial values close most of the gap")
     return figure
