@@ -160,8 +160,8 @@ def depth() -> Measurement:
         values=without,
         figures={"without": without, "with_norms": with_norms},
         because="A block’s output is about proportional to its input, so each block has a factor, set by the initial "
-        "weights. Without norms, late blocks have about the same factor as early ones, or a larger one. With pre-norm it "
-        "is smaller.",
+        "weights. Without norms, late blocks have about the same factor as early ones, or a larger one. With pre-norm "
+        "it is smaller.",
     )
 
 
@@ -273,8 +273,8 @@ def needed_verdict(behind: float, behind_with_larger_table: float) -> str:
         "This work demonstrates that Transformers without normalization can achieve the same or better performance "
         "using a remarkably simple technique.",
     ),
-    control="the same two blocks with their norms; without norms, also with initial values of the token table ten times as "
-    "large; seeds, steps and batches are equal, and each model has its own best learning rate",
+    control="the same two blocks with their norms; without norms, also with initial values of the token table ten "
+    "times as large; seeds, steps and batches are equal, and each model has its own best learning rate",
     verdict=needed_verdict,
     seeds=SEEDS,
 )

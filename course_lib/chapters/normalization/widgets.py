@@ -137,7 +137,8 @@ def norm_axes() -> LiveFigure:
         name = next(name for name, key in NORMS.items() if key == norm)
         return (
             f"Sentence {sentence}, position {position}, feature {feature} has the value "
-            f"{x[sentence, position, feature]:g}. {name} uses {used}: {statistics}. The normalized value is {value + 0.0:.2f}."
+            f"{x[sentence, position, feature]:g}. {name} uses {used}: {statistics}. "
+            f"The normalized value is {value + 0.0:.2f}."
         )
 
     controls = {
