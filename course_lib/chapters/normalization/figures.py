@@ -232,7 +232,7 @@ def loss_by_rate(rates: Sequence[float], losses: Mapping[str, Sequence[float]], 
         axes.text(rates[0] * 0.93, each[0], name, fontsize=FONT, ha="right", va="center", color=INK, bbox=ground)
     axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
     axes.minorticks_off()
-    axes.set(xlim=(rates[0] / 2.3, rates[-1] * 1.1), ylim=(None, 1.04 * max(letters_alone, *map(max, losses.values()))))
+    axes.set(xlim=(rates[0] / 3.7, rates[-1] * 1.1), ylim=(None, 1.04 * max(letters_alone, *map(max, losses.values()))))
     axes.set(xlabel="learning rate", ylabel="loss (nats per letter)")
     headline(figure).set_text("Without norms the loss is highest; larger initial values close most of the gap")
     return figure
