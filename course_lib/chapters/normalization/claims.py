@@ -159,8 +159,9 @@ def depth() -> Measurement:
         ),
         values=without,
         figures={"without": without, "with_norms": with_norms},
-        because="Without norms, a block’s output is about proportional to its input. So late blocks multiply the values "
-        "by about as much as early ones, or by more. With pre-norm, late blocks multiply them by less than early ones.",
+        because="Without norms, a block’s output is about proportional to its input. So late blocks multiply the "
+        "values by about as much as early ones, or by more. With pre-norm, late blocks multiply them by less than "
+        "early ones.",
     )
 
 
@@ -413,8 +414,8 @@ def deep_blocks(size: Size) -> Measurement:
         f"pre-norm, {100 * fmean(scaled):.0f}% with scaled norms and {100 * fmean(post):.0f}% with post-norm",
         values=pre,
         figures={"pre": pre, "scaled": scaled},
-        because="Late pre-norm blocks do little here as well, and scaled norms did not make them do more. A model of four "
-        "blocks cannot show what happens in one of thirty.",
+        because="Late pre-norm blocks do little here as well, and scaled norms did not make them do more. A model of "
+        "four blocks cannot show what happens in one of thirty.",
     )
 
 
@@ -542,8 +543,9 @@ def batch(size: Size) -> Measurement:
         ),
         values=behind,
         figures={"behind": behind},
-        because="BatchNorm does about as well here; with four times the steps, its loss is even lower (1.3 against 1.5). But "
-        "in training it mixes texts and positions, so its training loss cannot be compared with a causal model’s.",
+        because="BatchNorm does about as well here; with four times the steps, its loss is even lower (1.3 against "
+        "1.5). But in training it mixes texts and positions, so its training loss cannot be compared with a causal "
+        "model’s.",
     )
 
 
