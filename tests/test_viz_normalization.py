@@ -130,16 +130,20 @@ def test_static_figures_draw_the_data_they_are_given():
     assert pair.texts[0].get_text() == "After 2 blocks: post-norm 1.0, pre-norm 2.5 and still growing"
     places = figures.eps_places(np.array([1e-6, 1e-3, 1]), np.array([0.1, 0.6, 1]), np.array([0.5, 0.9, 1]))
     assert [line.get_ydata().tolist() for line in places.axes[0].lines] == [[0.1, 0.6, 1], [0.5, 0.9, 1]]
+    by_rate = figures.loss_by_rate([0.01, 0.1], {"with norms": [2.1, 2.0], "no norms": [2.7, 2.3]}, 2.9)
+    axes = by_rate.axes[0]
+    assert [list(line.get_ydata()) for line in axes.lines] == [[2.9, 2.9], [2.1, 2.0], [2.7, 2.3]]
+    assert [text.get_text() for text in axes.texts] == ["letter frequencies only", "with norms", "no norms"]
 
 
 @pytest.mark.parametrize(
     ("hand", "fused", "title"),
     [
-        ([0.6, 0.7], [1.2, 1.3], "faster by hand, slower fused"),
-        ([0.6, 1.2], [0.9, 0.8], "as fast or mixed by hand, faster fused"),
+        ([0.6, 0.7], [1.2, 1.3], "faster by hand, slower with PyTorch's functions"),
+        ([0.6, 1.2], [0.9, 0.8], "as fast or mixed by hand, faster with PyTorch's functions"),
     ],
 )
 def test_the_title_of_the_speed_figure_follows_the_bars(hand, fused, title):
-    figure = figures.speed_ratios([256, 512], {"by hand": hand, "fused": fused})
-    assert figure.texts[0].get_text() == f"On this machine RMSNorm is {title}"
+    figure = figures.speed_ratios([256, 512], {"by hand": hand, "with PyTorch's functions": fused})
+    assert figure.texts[0].get_text() == f"On this machine, RMSNorm is {title}"
     assert [bar.get_height() for bar in figure.axes[0].patches] == [*hand, *fused]

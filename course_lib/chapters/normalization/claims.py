@@ -81,6 +81,14 @@ def _without_residual(block: TransformerBlock, norm: str | None, x: Tensor) -> T
     return x
 
 
+def factor_per_block(spreads: Sequence[float], first: int, last: int) -> float:
+    """Return the factor by which one block multiplies the values, on average over blocks first + 1 to last.
+
+    The growth over these blocks is this factor multiplied by itself last − first times.
+    """
+    return (spreads[last] / spreads[first]) ** (1 / (last - first))
+
+
 def evenness(spreads: Sequence[float]) -> float:
     """Return the growth over the second half of the blocks divided by that over the first, both as logarithms.
 
@@ -94,9 +102,9 @@ def depth_verdict(without: Sequence[float], with_norms: Sequence[float]) -> str:
     """Compare the growth in blocks 26 to 50 with that in blocks 1 to 25, as logarithms; a ratio of 1 is
     exponential growth. One ratio for each initialization and seed, without norms and with pre-norm.
 
-    confirmed: the ratio is above 0.7 without norms, and at least 1.5 times that with pre-norm, with either
-        initialization
-    refuted: it is below 0.5 without norms, with either initialization
+    confirmed: log(growth, blocks 26–50) / log(growth, blocks 1–25) is above 0.7 without norms, and at least 1.5
+        times that with pre-norm, with either initialization
+    refuted: this ratio is below 0.5 without norms, with either initialization
     depends: neither of these
     """
     if min(without) > 0.7 and all(bare >= 1.5 * normed for bare, normed in zip(without, with_norms)):
@@ -130,29 +138,43 @@ def depth() -> Measurement:
     without, with_norms = (
         [each for start in INITIALIZATIONS for each in ratios[norm, start]] for norm in (None, "pre")
     )
-    spans = {arm: f"{min(each):.1f}–{max(each):.1f}" for arm, each in ratios.items()}
-    late = f"log(growth, blocks {DEPTH // 2 + 1}–{DEPTH}) / log(growth, blocks 1–{DEPTH // 2})"
+    factors = {
+        (norm, first): [
+            _span([factor_per_block(run, first, first + DEPTH // 2) for run in runs[norm, each]])
+            for each in INITIALIZATIONS
+        ]
+        for norm, first in product((None, "pre"), (0, DEPTH // 2))
+    }
+    early, late = f"blocks 1–{DEPTH // 2}", f"blocks {DEPTH // 2 + 1}–{DEPTH}"
     return Measurement(
         measured=f"without norms, each of {DEPTH} untrained blocks multiplies the values by about "
-        f"{mild ** (1 / DEPTH):.2f} from PyTorch’s weights and by {wild ** (1 / DEPTH):.1f} from Xavier’s",
+        f"{mild ** (1 / DEPTH):.2f} with PyTorch’s weights and by about {wild ** (1 / DEPTH):.1f} with Xavier’s",
         rows=(
             ("untrained blocks", "PyTorch’s weights", "Xavier’s weights"),
             (f"growth over {DEPTH} blocks", f"{mild:.0f}×", f"{wild:.0e}×"),
-            (late, *(spans[None, each] for each in INITIALIZATIONS)),
-            ("the same ratio with pre-norm", *(spans["pre", each] for each in INITIALIZATIONS)),
+            (f"factor per block, {early}", *factors[None, 0]),
+            (f"factor per block, {late}", *factors[None, DEPTH // 2]),
+            (f"with pre-norm, {early}", *factors["pre", 0]),
+            (f"with pre-norm, {late}", *factors["pre", DEPTH // 2]),
         ),
         values=without,
         figures={"without": without, "with_norms": with_norms},
-        because="A block’s output is about proportional to its input, so each block multiplies its input by a factor "
-        "that depends on the initial weights. A ratio of 1 means exponential growth, below 1 slower, above 1 faster.",
+        because="Without norms, a block’s output is about proportional to its input. So late blocks multiply the "
+        "values by about as much as early ones, or by more. With pre-norm, late blocks multiply them by less than "
+        "early ones.",
     )
+
+
+def _span(numbers: Sequence[float]) -> str:
+    return f"{min(numbers):.2f}–{max(numbers):.2f}"
 
 
 def any_depth_verdict(within_bounds: bool, post_steady: bool) -> str:
     """Compare the mean square of the stream with Lemma 2 after 10, 25 and 50 blocks, for every seed.
 
-    confirmed: it lies between 1 + l / 2 and 1 + 3 l / 2 with pre-norm, and within a tenth of 1 with post-norm
-    depends: it does not; the lemma assumes that attention averages all tokens equally
+    confirmed: the mean square is between 1 + l / 2 and 1 + 3 l / 2 with pre-norm, and within a tenth of 1 with
+        post-norm
+    depends: the mean square is outside these bounds; the lemma assumes that attention averages all tokens equally
     """
     return "confirmed" if within_bounds and post_steady else "depends"
 
@@ -189,8 +211,9 @@ def any_depth() -> Measurement:
             "within_bounds": all(1 + n / 2 <= run[n] ** 2 <= 1 + 3 * n / 2 for run in pre for n in after),
             "post_steady": all(abs(run[n] ** 2 - 1) < 0.1 for run in post for n in after),
         },
-        because="Post-norm resets the stream after every branch. With pre-norm its mean square, the claim’s “scale”, "
-        "is within the paper’s bounds for linear growth (1 + l/2 to 1 + 3l/2 for l blocks) after 10, 25 and 50 blocks.",
+        because="Post-norm resets the stream after every branch. With pre-norm, the stream’s mean square (the "
+        "“scale”) is within the paper’s bounds for linear growth: between 1 + l/2 and 1 + 3l/2 after l blocks. We "
+        "checked 10, 25 and 50 blocks.",
     )
 
 
@@ -203,12 +226,12 @@ def leave_norms_out(model: DecoderOnly) -> None:
 
 
 def no_norms_larger_table(model: DecoderOnly) -> None:
-    """Take every norm out of a decoder, and start its token table ten times as large."""
+    """Take every norm out of a decoder, and start its token table with values ten times as large."""
     leave_norms_out(model)
     nn.init.normal_(model.token_embedding.weight, std=LARGER_TABLE)
 
 
-WITHOUT_NORMS = {"no norms": leave_norms_out, "no norms, larger table": no_norms_larger_table}
+WITHOUT_NORMS = {"no norms": leave_norms_out, "no norms, larger initial values": no_norms_larger_table}
 
 
 def spell(rate: float, seed: int, **settings: Any) -> float:
@@ -229,9 +252,10 @@ def best_speller(seeds: tuple[int, ...] = SEEDS, **settings: Any) -> Best:
 def needed_verdict(behind: float, behind_with_larger_table: float) -> str:
     """Judge by how far the mean loss without norms is above that with norms, in nats per letter.
 
-    confirmed: more than 0.1, with the usual initial token table and with the larger one
-    depends: more than 0.1 with one of the two tables only
-    refuted: no more than 0.1 with either
+    confirmed: without norms the loss is more than 0.1 nats higher, with the usual initial values of the token table
+        and with the larger ones
+    depends: it is more than 0.1 nats higher with only one of the two
+    refuted: it is at most 0.1 nats higher with both
     """
     far = [behind > 0.1, behind_with_larger_table > 0.1]
     return "confirmed" if all(far) else "depends" if any(far) else "refuted"
@@ -249,22 +273,23 @@ def needed_verdict(behind: float, behind_with_larger_table: float) -> str:
         "This work demonstrates that Transformers without normalization can achieve the same or better performance "
         "using a remarkably simple technique.",
     ),
-    control="the same two blocks with their norms; without norms also with an initial token table ten times as large; "
-    "seeds, steps and batches are equal, and each model has its own best learning rate",
+    control="the same two blocks with their norms; without norms, also with initial values of the token table ten "
+    "times as large; seeds, steps and batches are equal, and each model has its own best learning rate",
     verdict=needed_verdict,
     seeds=SEEDS,
 )
 def needed(size: Size) -> Measurement:
-    """Held-out loss with norms, without them, and without them from a larger token table."""
+    """Held-out loss with norms, without them, and without them with larger initial values."""
     arm = partial(best_speller, steps=size.steps(STEPS), d_model=size.width(32))
     norms, none, larger = (arm(prepare=prepare) for prepare in (None, leave_norms_out, no_norms_larger_table))
     return Measurement(
-        measured=f"after {size.steps(STEPS)} steps the loss is {norms.mean:.1f} nats per letter with norms, "
-        f"{none.mean:.1f} without, and {larger.mean:.1f} without from a token table ten times as large",
+        measured=f"after {size.steps(STEPS)} steps the loss is {norms.mean:.1f} nats per letter with norms and "
+        f"{none.mean:.1f} without; it is {larger.mean:.1f} without norms if the token table starts with values ten "
+        "times as large",
         values=[without - with_norms for without, with_norms in zip(none.losses, norms.losses)],
         figures={"behind": none.mean - norms.mean, "behind_with_larger_table": larger.mean - norms.mean},
-        because="It depends on the size of the initial token table. Norms scale small numbers up; if the table starts "
-        "larger, this small model trains as well without them.",
+        because="It depends on the initial values of the token table. Norms scale small numbers up; if the values "
+        "start larger, this small model trains as well without norms.",
     )
 
 
@@ -295,8 +320,8 @@ def rms_quality(size: Size) -> Measurement:
         f"by {_signed(min(behind))} to {_signed(max(behind))} for single seeds",
         values=behind,
         figures={"behind": behind},
-        because="On average the loss is slightly higher when the mean is no longer subtracted. But the difference "
-        "varies more than that from one seed to another, so ten seeds leave this open.",
+        because="On average the loss is slightly higher without mean subtraction. But from seed to seed the "
+        "difference varies by more than its average, so ten seeds do not answer the question.",
     )
 
 
@@ -345,10 +370,11 @@ def deep_share(
 
 
 def deep_blocks_verdict(pre: Sequence[float], scaled: Sequence[float]) -> str:
-    """Judge by the deeper half's part of what removing one block costs, summed over all blocks; one for each seed.
+    """Judge by the last two blocks' part of the total increase in loss when each block is removed; one for each seed.
 
-    confirmed: below a fifth for every seed with pre-norm, and at least twice as much with scaled norms
-    not at this size: otherwise; the paper's models have 130 million weights and more
+    confirmed: the last two blocks account for less than a fifth for every seed with pre-norm, and for at least twice
+        as much with scaled norms
+    not at this size: any other result; the paper's models have at least 130 million weights
     """
     idle, mended = max(pre) < 0.2, all(with_it >= 2 * without for with_it, without in zip(scaled, pre))
     return "confirmed" if idle and mended else "not at this size"
@@ -384,12 +410,12 @@ def deep_blocks(size: Size) -> Measurement:
         for position, prepare in (("pre", None), ("post", None), ("pre", scale_norms))
     )
     return Measurement(
-        measured=f"the later half of the blocks accounts for {100 * fmean(pre):.0f}% of what removals cost with "
+        measured=f"the last two blocks account for {100 * fmean(pre):.0f}% of the total increase in loss with "
         f"pre-norm, {100 * fmean(scaled):.0f}% with scaled norms and {100 * fmean(post):.0f}% with post-norm",
         values=pre,
         figures={"pre": pre, "scaled": scaled},
-        because="Late pre-norm blocks do little in this small model as well. Scaling the norms did not make them do "
-        "more, but a model of four blocks cannot show what happens in one of thirty.",
+        because="Late pre-norm blocks do little here as well, and scaled norms did not make them do more. A model of "
+        "four blocks cannot show what happens in one of thirty.",
     )
 
 
@@ -403,8 +429,9 @@ def eps_verdict(kernel: float, outside: float, usual_gap: float) -> str:
     """Compare PyTorch's kernel with eps added to the standard deviation, on a nearly constant token and on a usual one.
 
     confirmed: on the nearly constant token the kernel does what eps outside the root does
-    depends: it does not, and on a token of standard deviation 1 both agree to 0.001; it depends on the token
-    refuted: it does not, and they also differ on a token of standard deviation 1
+    depends: on the nearly constant token the kernel differs from eps outside the root, but on a token of standard
+        deviation 1 the two agree to 0.001
+    refuted: the two differ on both tokens
     """
     if abs(kernel - outside) < 0.01 * outside:
         return "confirmed"
@@ -431,8 +458,8 @@ def eps() -> Measurement:
     token = 1e-6 * token / token.std(correction=0)
     kernel = F.layer_norm(token, token.shape, eps=1e-6).std(correction=0).item()
     return Measurement(
-        measured=f"PyTorch’s LayerNorm raises a standard deviation of 0.000001 to {kernel:.3f}; with eps outside the "
-        f"root it would be {outside:.3f}",
+        measured=f"with eps = 1e-6, PyTorch’s LayerNorm raises a standard deviation of 0.000001 to {kernel:.3f}; with "
+        f"eps outside the root it would be {outside:.3f}",
         rows=(
             ("standard deviation after the norm", "eps inside the root", "eps outside"),
             ("before: 0.000001", f"{inside:.3f}", f"{outside:.3f}"),
@@ -440,8 +467,9 @@ def eps() -> Measurement:
         ),
         values=(outside / inside,),
         figures={"kernel": kernel, "outside": outside, "usual_gap": abs(usual_in - usual_out)},
-        because="It depends on the token. PyTorch adds eps inside the root: for usual activations that makes no "
-        "difference, but for nearly equal features eps outside would make rounding noise hundreds of times larger.",
+        because="It depends on the token. PyTorch adds eps inside the root. For usual activations its position makes "
+        "no difference. For nearly equal features, eps outside the root would make rounding noise hundreds of times "
+        "larger.",
     )
 
 
@@ -476,8 +504,8 @@ def leak_between_texts(name: str, seed: int) -> float:
 def batch_verdict(behind: Sequence[float]) -> str:
     """Judge by how far the held-out loss with BatchNorm is above that with LayerNorm, one for each seed.
 
-    confirmed: more than 0.1 nats per letter for every seed
-    not at this size: no more than that in some seed; these texts have one length
+    confirmed: with BatchNorm the loss is more than 0.1 nats per letter higher, for every seed
+    not at this size: for at least one seed the difference is 0.1 or less; all these texts have the same length
     """
     return "confirmed" if min(behind) > 0.1 else "not at this size"
 
@@ -495,8 +523,8 @@ def batch_verdict(behind: Sequence[float]) -> str:
         "effective than layer normalization in natural language processing tasks, where the inputs are often "
         "variable-length sequences.",
     ),
-    control="all texts have one length, since varying length is the usual argument; model and batches are equal, each "
-    "norm has its own best learning rate, and the loss is measured with running statistics",
+    control="all texts have the same length, since varying length is the usual argument; model and batches are equal, "
+    "each norm has its own best learning rate, and the loss is measured with running statistics",
     verdict=batch_verdict,
     seeds=SEEDS,
 )
@@ -507,16 +535,17 @@ def batch(size: Size) -> Measurement:
     behind = [with_batch - with_layer for with_batch, with_layer in zip(by_batch.losses, by_layer.losses)]
     leaks = {name: [leak_between_texts(name, seed) for seed in SEEDS] for name in ("batch", "layer")}
     return Measurement(
-        measured=f"on new texts of one length the loss is {by_batch.mean:.1f} nats per letter with BatchNorm, its "
-        f"means and variances now fixed, and {by_layer.mean:.1f} with LayerNorm",
+        measured=f"on new texts of equal length, the loss is {by_batch.mean:.1f} nats per letter with BatchNorm (with "
+        f"its running statistics) and {by_layer.mean:.1f} with LayerNorm",
         rows=(
             ("in training, a token’s change reaches", "BatchNorm", "LayerNorm"),
             ("other texts", *("yes" if min(moved) > 0.01 else "no" for moved in leaks.values())),
         ),
         values=behind,
         figures={"behind": behind},
-        because="With texts of one length BatchNorm does about as well here, and better after more steps. But "
-        "in training it mixes texts and positions, so its training loss cannot be compared with a causal model’s.",
+        because="BatchNorm does about as well here; with four times the steps, its loss is even lower (1.3 against "
+        "1.5). But in training it mixes texts and positions, so its training loss cannot be compared with a causal "
+        "model’s.",
     )
 
 
@@ -541,8 +570,8 @@ def rms_norm_by_hand(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
 
 
 def compare_speed(widths: Sequence[int] = WIDTHS, rounds: int = 30) -> dict[str, list[float]]:
-    """Return RMSNorm's time divided by LayerNorm's at each width, on this machine: "by hand" and "fused"."""
-    ratios: dict[str, list[float]] = {"by hand": [], "fused": []}
+    """Return RMSNorm's time divided by LayerNorm's at each width on this machine, for both ways of writing them."""
+    ratios: dict[str, list[float]] = {"by hand": [], "with PyTorch's functions": []}
     for width in widths:
         x, weight, bias = torch.randn(128, width), torch.rand(width), torch.rand(width)
         with torch.no_grad():
@@ -556,7 +585,7 @@ def compare_speed(widths: Sequence[int] = WIDTHS, rounds: int = 30) -> dict[str,
                 rounds,
             )
         ratios["by hand"].append(rms / layer)
-        ratios["fused"].append(fused_rms / fused_layer)
+        ratios["with PyTorch's functions"].append(fused_rms / fused_layer)
     return ratios
 
 
@@ -601,10 +630,11 @@ def rms_speed() -> Measurement:
     by_hand, fused = (f"{min(values):.2f}–{max(values):.2f}" for values in by_kind.values())
     ratios = [*(ratio for values in by_kind.values() for ratio in values), whole]
     return Measurement(
-        measured=f"RMSNorm takes {by_hand} of LayerNorm’s time written by hand, {fused} with PyTorch’s functions and "
-        f"{whole:.2f} in a complete model",
+        measured=f"RMSNorm takes {by_hand} times as long as LayerNorm when both are written by hand, {fused} times as "
+        f"long with PyTorch’s functions, and {whole:.2f} times as long in a complete model",
         values=ratios,
         figures={"ratios": ratios},
         because="It depends on the implementation. RMSNorm does less arithmetic, which shows when both are written by "
-        "hand. PyTorch’s LayerNorm is one loop on the CPU, its RMSNorm several. Norms take little of a model’s time.",
+        "hand. On the CPU, PyTorch computes LayerNorm in one loop and RMSNorm in several. Norms take little of a "
+        "model’s time.",
     )

@@ -1,4 +1,4 @@
-"""Figures of chapter 7: what a norm forgets, which numbers share a mean, spread by depth, eps, speed."""
+"""Figures of chapter 7: what a norm forgets, which numbers share a mean, spread by depth, eps, speed, loss by rate."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -206,7 +206,7 @@ class SpeedRatios(Drawing):
                 number.xy = (number.xy[0], value)
                 number.set_text(f"{value:.2f}")
         told = ", ".join(f"{_compared(values)} {name}" for name, values in self.ratios.items())
-        self.headline.set_text(self.title or f"On this machine RMSNorm is {told}")
+        self.headline.set_text(self.title or f"On this machine, RMSNorm is {told}")
 
 
 def _compared(ratios: Sequence[float]) -> str:
@@ -214,3 +214,25 @@ def _compared(ratios: Sequence[float]) -> str:
 
 
 speed_ratios = as_function(SpeedRatios)
+
+
+# -------------------------------------------------------------------------------------------------------- loss by rate
+def loss_by_rate(rates: Sequence[float], losses: Mapping[str, Sequence[float]], letters_alone: float) -> Figure:
+    """Draw the loss over the learning rate, a line for each model: name -> its losses.
+
+    letters_alone: the loss of a model that knows only how frequent each letter is, drawn as a dotted line.
+    """
+    figure, axes = new_figure(WIDE, 3.6)
+    axes.set_xscale("log")
+    axes.axhline(letters_alone, color=GREY, linestyle=":", linewidth=1.5)
+    axes.text(rates[-1], letters_alone, "letter frequencies only", fontsize=FONT, ha="right", va="bottom", color=INK)
+    for (name, each), color, style in zip(losses.items(), (BLUE, ORANGE, GREEN), ("o-", "s--", "^-.")):
+        axes.plot(rates, each, style, color=color, linewidth=2, markersize=7)
+        ground = {"color": "white", "pad": 1}  # the dotted line may cross a name
+        axes.text(rates[0] * 0.93, each[0], name, fontsize=FONT, ha="right", va="center", color=INK, bbox=ground)
+    axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
+    axes.minorticks_off()
+    axes.set(xlim=(rates[0] / 3.7, rates[-1] * 1.1), ylim=(None, 1.04 * max(letters_alone, *map(max, losses.values()))))
+    axes.set(xlabel="learning rate", ylabel="loss (nats per letter)")
+    headline(figure).set_text("Without norms the loss is highest; larger initial values close most of the gap")
+    return figure

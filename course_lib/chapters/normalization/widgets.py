@@ -120,20 +120,25 @@ def norm_axes() -> LiveFigure:
     def draw(norm, sentence, position, feature):
         group, value = measure(norm, sentence, position, feature)
         name = next(name for name, key in NORMS.items() if key == norm)
-        title = f"{name}: {int(group.sum())} numbers decide that {x[sentence, position, feature]:g} becomes {value:.2f}"
+        title = (
+            f"{name}: {x[sentence, position, feature]:g} becomes {value:.2f}, computed from {int(group.sum())} numbers"
+        )
         return figures.SharedStatistics(x.numpy(), group.numpy(), (sentence, position, feature), title)
 
     def describe(norm, sentence, position, feature):
         group, value = measure(norm, sentence, position, feature)
         values = x[group]
         if norm == "rms":
-            statistics = f"root mean square {values.pow(2).mean().sqrt():.2f}"
+            statistics = f"their root mean square is {values.pow(2).mean().sqrt():.2f}"
         else:
-            statistics = f"mean {values.mean():.2f}, standard deviation {values.std(correction=0):.2f}"
-        shared = "this feature of all tokens of all sentences" if norm == "batch" else "the features of this token"
+            deviation = values.std(correction=0)
+            statistics = f"their mean is {values.mean():.2f} and their standard deviation is {deviation:.2f}"
+        used = f"feature {feature} of all {len(values)} tokens" if norm == "batch" else "the 6 features of this token"
+        name = next(name for name, key in NORMS.items() if key == norm)
         return (
-            f"Sentence {sentence}, position {position}, feature {feature}: {x[sentence, position, feature]:g}. "
-            f"Shared: {shared}, {len(values)} numbers, {statistics}. Result {value + 0.0:.2f}."
+            f"Sentence {sentence}, position {position}, feature {feature} has the value "
+            f"{x[sentence, position, feature]:g}. {name} uses {used}: {statistics}. "
+            f"The normalized value is {value + 0.0:.2f}."
         )
 
     controls = {
@@ -190,7 +195,7 @@ def explore_speed(function: Callable) -> LiveFigure:
     """
     pairs = {
         "by hand": lambda g, b: (partial(rms_norm_by_hand, weight=g), partial(layer_norm_by_hand, weight=g, bias=b)),
-        "fused": lambda g, b: (
+        "with PyTorch's functions": lambda g, b: (
             lambda x: F.rms_norm(x, g.shape, g, 1e-6),
             lambda x: F.layer_norm(x, g.shape, g, b),
         ),
