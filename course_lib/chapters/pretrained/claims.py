@@ -802,8 +802,8 @@ def lora_forgets(size: Size) -> Measurement:
     saved_at_end = [round(one - other, 1) for one, other in zip(*old)]
     new, kept = [best.mean for best in ends], [statistics.fmean(each) for each in old]
     return Measurement(
-        measured="when both methods have learned the second town equally well, the loss in Tinytown has risen from 0.7 "
-        f"nats to {whole.mean:.1f} (all weights) and {thin.mean:.1f} (LoRA)",
+        measured="when both methods have learned the second town equally well, the loss in Tinytown, 0.7 nats "
+        f"before, is {whole.mean:.1f} with all weights and {thin.mean:.1f} with LoRA",
         rows=(
             ("loss", "all weights", "LoRA"),
             (
