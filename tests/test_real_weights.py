@@ -205,6 +205,9 @@ def test_chapter_15_shows_what_the_real_models_gave(monkeypatch):
         exec(own, shown)
     record = read_json(ASSETS / "real_models.json")
     assert shown["real"].keys() == record.keys()
+    for own, kept in zip(shown["real"]["parity"], record["parity"]):
+        assert list(own[:3]) == kept[:3]
+        assert max(float(own[3]), float(kept[3])) < 1e-3
     for name in ("written", "next", "sinks"):
         assert shown["real"][name] == record[name]
     for name, (tokens, its_map) in record["maps"].items():

@@ -211,8 +211,8 @@ def missing_tensor() -> Measurement:
         f"than {SMALL:.0%}",
         values=small,
         figures={"not_worse": not_worse, "small": round(statistics.fmean(small), 1)},
-        because="It depends on the matrix. The smallest harm shows only if you know the loss that the model should "
-        "have, so a loader must check that every tensor is used and every part filled.",
+        because="It depends on the matrix. You notice the smallest damage only if you know the correct loss. So a "
+        "loader must check that every tensor is used and that every part of the model is filled.",
     )
 
 
@@ -281,8 +281,8 @@ def it_in_a_decoder() -> Measurement:
         f"the adjective’s own row by up to {after:.1f}",
         values=[before, after],
         figures={"before": before, "after": after},
-        because="In a causal model no row can depend on a later word. Here the model works out the answer at the "
-        "adjective or after it.",
+        because="In a causal model no row can depend on a later word. What the adjective says can change only its own "
+        "row and later ones.",
     )
 
 
@@ -420,8 +420,8 @@ def weights_as_influence() -> Measurement:
         f"{statistics.fmean(lateness):.2f} for how late the word comes",
         values=weights,
         figures={"by_weight": by_weight, "by_place": by_place},
-        because="It depends on how exact the order must be: weights rank words better than their positions do, and far "
-        "from exactly. Taking the size of the values into account does not help here.",
+        because="It depends on how exact the order must be: attention weights rank words better than the words’ "
+        "positions do, but far from perfectly. Taking the size of the values into account does not help here.",
     )
 
 
@@ -471,12 +471,13 @@ def topics_found(seed: int) -> dict[str, float]:
     fresh = DecoderOnly(TransformerConfig.from_dict(model.config.to_dict())).eval()
     trained, topics = topic_vectors(model, tokenizer, stories)
     untrained, _ = topic_vectors(fresh, tokenizer, stories)
+    drawn = lines_by_words(tokenizer, stories, fresh.token_embedding.weight.detach())
     fresh.token_embedding.weight.data = model.token_embedding.weight.data.clone()
     on_table, _ = topic_vectors(fresh, tokenizer, stories)
     counted = lines_by_words(tokenizer, stories, torch.eye(len(tokenizer)))
     table = lines_by_words(tokenizer, stories, model.token_embedding.weight.detach())
     ways = {"trained": trained, "random blocks on the trained table": on_table, "the trained table, no blocks": table}
-    ways |= {"words counted": counted, "everything random": untrained}
+    ways |= {"words counted": counted, "a random table, no blocks": drawn, "everything random": untrained}
     chance = sum((topics.count(topic) / len(topics)) ** 2 for topic in set(topics))
     return {way: nearest_has_the_topic(vectors, topics) for way, vectors in ways.items()} | {"chance": chance}
 
@@ -587,8 +588,8 @@ def grouped_sentences() -> Measurement:
         for read in (lambda found: max(found.values()), lambda found: found[STRICT])
     )
     return Measurement(
-        measured=f"from random blocks, a probe tells who chased whom in {best[1]:.0%} of the lines with its best ridge "
-        f"penalty, and in {strict[1]:.0%} with a ridge of {STRICT:.0f}",
+        measured=f"a probe on random blocks finds who chased whom in {best[1]:.0%} of the lines if it has its best "
+        f"ridge penalty, and in {strict[1]:.0%} if the ridge is {STRICT:.0f}",
         rows=(
             ("correct lines", "trained blocks", "random blocks", "word vectors only"),
             *(
@@ -648,7 +649,7 @@ def referent_texts(
 def referents_right(
     model: DecoderOnly, n_texts: int = 64, seed: int = 0, it: str = "it", exchanged: bool = False
 ) -> dict[str, float]:
-    """Return in which fraction of the texts the right noun leads the other one, in which it is the most probable word
+    """Return in which fraction of the texts the correct noun leads the other one, in which it is the most probable word
     of all, and in which the most probable word is of the right kind, an animal or a thing."""
     ids, right, wrong = referent_texts(n_texts, seed, it, exchanged)
     with evaluating(model):
@@ -720,12 +721,13 @@ def referent_learned() -> Measurement:
     without = [referents_right(model, seed=seed, it=word)["forced choice"] for word in STAND_INS for seed in SEEDS]
     exchanged = {name: statistics.fmean(found[name] for found in moved) for name in moved[0]}
     return Measurement(
-        measured=f"the right noun leads the other one in {statistics.fmean(trained):.0%} of the texts, and in "
-        f"{statistics.fmean(without):.0%} with another word for “it”, but untrained in only about half",
+        measured=f"the correct noun leads the other one in {statistics.fmean(trained):.0%} of the texts, and in "
+        f"{statistics.fmean(without):.0%} if another word replaces “it”; in an untrained model, it leads in only "
+        "about half",
         rows=(
             ("with the two nouns swapped", "texts"),
-            ("the right noun leads the other one", f"{exchanged['forced choice']:.0%}"),
-            ("the right noun is the most probable word", f"{exchanged['most probable word']:.0%}"),
+            ("the correct noun leads the other one", f"{exchanged['forced choice']:.0%}"),
+            ("the correct noun is the most probable word", f"{exchanged['most probable word']:.0%}"),
             ("the most probable word is of the right kind", f"{exchanged['its kind']:.0%}"),
         ),
         values=trained,
@@ -786,7 +788,7 @@ def at_highest_rate(best: Best) -> str:
         quote="LoRA better maintains the base model's performance on tasks outside the target domain",
     ),
     control=f"The same model, stories and batches. First both are compared at the same gain, {SAME} nats in the second "
-    "town, each at the rate that forgets least; then at the end of training, each at the rate that learns most.",
+    "town, each at its rate with the least forgetting; then after all steps, each at its rate with the most learning.",
     verdict=forgetting_verdict,
     seeds=SEEDS,
 )
@@ -800,17 +802,21 @@ def lora_forgets(size: Size) -> Measurement:
     saved_at_end = [round(one - other, 1) for one, other in zip(*old)]
     new, kept = [best.mean for best in ends], [statistics.fmean(each) for each in old]
     return Measurement(
-        measured="when both have learned the second town equally well, the loss in Tinytown has risen from 0.7 nats "
-        f"to {whole.mean:.1f} with all weights and to {thin.mean:.1f} with LoRA",
+        measured="when both methods have learned the second town equally well, the loss in Tinytown, 0.7 nats "
+        f"before, is {whole.mean:.1f} with all weights and {thin.mean:.1f} with LoRA",
         rows=(
-            ("loss in Tinytown", "all weights", "LoRA"),
-            (f"at {SAME} in the second town, rate that forgets least", f"{whole.mean:.1f}", f"{thin.mean:.1f}"),
+            ("loss", "all weights", "LoRA"),
+            (
+                f"Tinytown, when the second town is at {SAME} (rate with the least forgetting)",
+                f"{whole.mean:.1f}",
+                f"{thin.mean:.1f}",
+            ),
             ("the same at the highest rate (one seed)", at_highest_rate(whole), at_highest_rate(thin)),
-            (f"after {steps} steps, rate that learns most", *(f"{each:.1f}" for each in kept)),
-            ("loss in the second town then", *(f"{each:.2f}" for each in new)),
+            (f"Tinytown, after {steps} steps (rate with the most learning)", *(f"{each:.1f}" for each in kept)),
+            ("second town, same runs", *(f"{each:.2f}" for each in new)),
         ),
         values=saved_at_end,
         figures={"saved": saved, "saved_at_end": saved_at_end},
-        because="For the same gain both methods forget equally, and a lower rate forgets less; trained to the end, "
-        "LoRA forgets more here. The authors fine-tuned a model of 7 billion parameters.",
+        because="At the same gain, both methods forget equally, and a lower learning rate means less forgetting. After "
+        "all steps, LoRA has forgotten more here. The authors fine-tuned a model of 7 billion parameters.",
     )

@@ -1,12 +1,15 @@
 """Families: the settings in which a published model differs from its closest relative. Chapter 15."""
 
 from dataclasses import asdict
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from course_lib.config import TransformerConfig
+from course_lib.hub import weights
 from course_lib.hub.names import config_from_hf
+from course_lib.pretrained import load_pretrained
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -19,7 +22,7 @@ LLAMA_3_1 |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 CHOICES = {
     "positions": "how positions are encoded",
     "rotary_share": "the part of each head that RoPE rotates",
-    "rope_scaling": "factor, low and high frequency factor, original length",
+    "rope_scaling": "factor, two bounds between slow and fast pairs, original length",
     "window": "how many keys a query sees, including its own",
     "head_dim": "the size of a head, here not d_model / n_heads",
     "qkv_bias": "whether only queries, keys and values have a bias",
@@ -77,3 +80,29 @@ def newer_families() -> dict[str, tuple[str, dict[str, str]]]:
         name: (relative, differences(config_from_hf(config.model_type, config), relatives[relative]))
         for name, (relative, config) in newer.items()
     }
+
+
+def parity_with_transformers(text: str) -> list[tuple[str, str, str, str]]:
+    """Run MiniLM and SmolLM2 on a text, in our modules and in `transformers`, from the same files: each model's name,
+    what is compared, the largest absolute number of that, and its largest error.
+
+    SmolLM2 is left out where `accelerate` is missing: `transformers` needs it to open a GGUF file.
+    """
+    from transformers import AutoModel, AutoModelForCausalLM
+
+    file: dict[str, Any] = {"gguf_file": "model.gguf", "dtype": torch.float32}
+    models: dict[str, tuple[str, str, Any, dict[str, Any]]] = {
+        "minilm": ("MiniLM", "vectors", AutoModel, {"add_pooling_layer": False}),
+        "smollm2-135m": ("SmolLM2", "logits", AutoModelForCausalLM, file),
+    }
+    if find_spec("accelerate") is None:
+        del models["smollm2-135m"]
+    rows = []
+    for name, (title, compared, kind, options) in models.items():
+        model, tokenizer = load_pretrained(name)
+        reference = kind.from_pretrained(weights.weights_folder(name), **options).eval()
+        ids = torch.tensor([tokenizer.encode(text)])  # (1, T)
+        with torch.no_grad():
+            ours, theirs = model(ids), reference(ids)[0]  # (1, T, d_model) or (1, T, V)
+        rows.append((title, compared, f"{theirs.abs().max():.1f}", f"{(ours - theirs).abs().max():.6f}"))
+    return rows
