@@ -634,7 +634,8 @@ def warmup(size: Size) -> Measurement:
         values=tuple(loss for runs in losses.values() for each in runs for loss in each.losses),
         figures=costs,
         because="It depends on the initial weights. In the mean, a warm-up helps post-norm more than pre-norm from "
-        "large weights, and less from small weights. A warm-up for a tenth of the steps helps less, with the same ranking.",
+        "large weights, and less from small weights. A warm-up for a tenth of the steps helps less, with the same "
+        "ranking.",
     )
 
 
@@ -743,9 +744,9 @@ def large_rates(size: Size) -> Measurement:
         ),
         values=tuple(rates.values()),
         figures={"rates": rates, "runs": runs},
-        because="It depends on how pre-norm and small weights are combined. Each without the other allows larger rates. "
-        f"Together they allow a rate of only {rates['pre_small']:g}: at the next rate at least one of {len(SEEDS)} runs "
-        "fails, but most runs learn at higher rates.",
+        because="It depends on how pre-norm and small weights are combined. Each without the other allows larger "
+        f"rates. Together they allow a rate of only {rates['pre_small']:g}: at the next rate at least one of "
+        f"{len(SEEDS)} runs fails, but most runs learn at higher rates.",
     )
 
 
