@@ -223,9 +223,9 @@ def guarantee() -> Measurement:
         f"output; in {lost} of {N_NARROW} narrow stacks it is less than half",
         rows=(
             ("gradients compared", "ratio"),
-            (f"at the input to at the output, {len(wide)} stacks of {DIM} features, at least", f"{min(wide):.1f}"),
-            ("the same without skips", _order(without)),
-            ("at a branch’s first matrix, weights × 0.001 to usual weights", _order(tiny / usual)),
+            (f"at the input ÷ at the output: smallest of {len(wide)} wide stacks", f"{min(wide):.1f}"),
+            ("the same without skips: median of 5 stacks", _order(without)),
+            ("at a branch’s first matrix: weights × 0.001 ÷ usual weights", _order(tiny / usual)),
         ),
         values=tuple(wide),
         figures={
