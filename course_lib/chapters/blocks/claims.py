@@ -27,7 +27,7 @@ DEPTH, DIM = 50, 64  # a stack of one layer
 NARROW, N_NARROW = 4, 200  # features of a narrow stack, and how many of them are drawn
 ARRANGEMENTS = ("pre-norm", "post-norm", "no norm", "no residual")
 PARTS = ("q_proj", "k_proj", "v_proj", "up_proj")  # matrices of a block whose gradients are compared
-RATES = (0.0025, 0.01, 0.04)  # peak learning rates that every arm of a comparison is given
+RATES = (0.0025, 0.005, 0.01, 0.04)  # peak learning rates of every arm; 0.005 suits post-norm from large weights
 LOWER_RATES = (0.001, 0.004, 0.016)  # of eight blocks, some of them without residuals
 NAMES = {"xavier": "large", "gpt2": "small"}  # initial weights, as in `start_with`, and what we call them
 ORDERS_AND_STARTS = tuple(product(("post-norm", "pre-norm"), NAMES))
@@ -66,16 +66,17 @@ def arrives(gain: float, skip: bool, seeds: Sequence[int] = STACKS, scale: float
 def vanishing_verdict(width: float) -> str:
     """Find the weights that leave the gradient between a tenth and ten times its size (median of the stacks).
 
-    confirmed: the largest such weights are at most twice the smallest
-    depends: they are two to ten times the smallest
-    refuted: they are over ten times the smallest
+    confirmed: of the weights that keep the gradient within a factor of ten, the largest are at most twice the smallest
+    depends: the largest are two to ten times the smallest
+    refuted: the largest are over ten times the smallest
     """
     return "confirmed" if width <= 2 else "depends" if width <= 10 else "refuted"
 
 
 @experiment(
     "blocks.vanishing",
-    claim="Without skips the gradient of fifty layers is unstable: hardly any size of the weights balances it.",
+    claim="Without skips the gradient of fifty layers is unstable: it vanishes or explodes for nearly all scales of "
+    "the initial weights.",
     source=Source(
         "Nielsen 2015",
         "Neural Networks and Deep Learning",
@@ -97,10 +98,11 @@ def vanishing() -> Measurement:
     width = max(balanced) / min(balanced) if balanced else 1.0
     default, xaviers = (statistics.median(arrives(gain, skip=False, seeds=STACKS[:5])) for gain in (1.0, math.sqrt(3)))
     return Measurement(
-        measured=f"of twelve sizes of the weights, {len(balanced)} keep the gradient within a factor of ten over fifty "
+        measured=f"of twelve scales, from {gains[0]:.1f} to {gains[-1]:.1f} times the weights of nn.Linear, only "
+        f"{' and '.join(f'{gain:.1f}' for gain in balanced)} keep the gradient within a factor of ten over fifty "
         "layers",
         rows=(
-            ("size of the weights", "a gradient of 1 reaches the input as"),
+            ("scale of the weights", "a gradient of 1 reaches the input as"),
             ("those of nn.Linear", _order(default)),
             ("× √3 (Xavier’s)", _order(xaviers)),
             *((f"× {gain:.1f}", _short(medians[gain])) for gain in balanced),
@@ -108,17 +110,18 @@ def vanishing() -> Measurement:
         ),
         values=tuple(medians.values()),
         figures={"width": width},
-        because="A product of fifty factors slightly below 1 vanishes, and one of factors slightly above 1 explodes. "
-        "Weights can be tuned between the two, but only in a narrow range.",
+        because="A product of fifty factors slightly below 1 vanishes, and a product of fifty factors slightly above 1 "
+        "explodes. Weights can be tuned to avoid both, but only within a narrow range.",
     )
 
 
 def unchanged_verdict(whole: float, divided: float) -> str:
     """Compare the gradient at the first layer with that at the last, with branches as they are and divided by √50.
 
-    confirmed: it is 0.8 to 1.25 times as large (median) with either size of the branches
-    depends: with only one of them
-    refuted: with neither
+    confirmed: with either size of the branches, the gradient at the first layer is 0.8 to 1.25 times the gradient at
+        the last (median)
+    depends: with only one of the two sizes
+    refuted: with neither size
     """
     same = [0.8 < factor < 1.25 for factor in (whole, divided)]
     return "confirmed" if all(same) else "depends" if any(same) else "refuted"
@@ -150,8 +153,8 @@ def unchanged() -> Measurement:
         "branch is divided by √50",
         values=factors,
         figures={"whole": whole, "divided": divided},
-        because="It depends on the size of the branches. Each layer adds the branch's gradient to the one that passes "
-        "by, so the gradient arrives unchanged only where branches contribute next to nothing.",
+        because="It depends on the size of the branches. Each layer adds the branch’s gradient to the gradient on the "
+        "residual path. So the gradient arrives unchanged only where the branches contribute next to nothing.",
     )
 
 
@@ -174,12 +177,14 @@ def guarantee_verdict(at_input: float, narrow: float, at_weights: float) -> str:
     """Take untrained stacks of 50 layers with skips.
 
     at_input: the smallest part of the gradient that arrives at the input of any stack of 64 features.
-    narrow: the fraction of the stacks of 4 features at whose input half of it or more arrives.
-    at_weights: the gradient at the first layer's inner matrix with weights of a thousandth, over that with usual ones.
+    narrow: the fraction of the stacks of 4 features at whose input at least half of the gradient arrives.
+    at_weights: the gradient at the first matrix of the first branch with weights × 0.001, divided by the same with
+    usual weights.
 
-    confirmed: half of it or more arrives at the input of every stack, and over a tenth is left at the weights
-    depends: only part of that; it depends on the width, and on whether the input or the weights are meant
-    refuted: less than half arrives even in a stack of 64 features
+    confirmed: at least half of the gradient arrives at the input of every stack, and over a tenth is left at the
+        weights
+    depends: only part of that is true; it depends on the width, and on whether the input or the weights are meant
+    refuted: less than half of the gradient arrives at the input of a stack of 64 features
     """
     if at_input < 0.5:
         return "refuted"
@@ -198,8 +203,9 @@ def guarantee_verdict(at_input: float, narrow: float, at_weights: float) -> str:
         "cannot be always -1 for all samples in a mini-batch. This implies that the gradient of a layer does not "
         "vanish even when the weights are arbitrarily small.",
     ),
-    control="untrained stacks of 50 layers with skips: of 64 features with the weights of nn.Linear times 0.001, 0.1, "
-    "1 and 3, and of 4 features; the same without skips; and branches of two matrices, for the gradient of a weight",
+    control="untrained stacks of 50 layers with skips. Stacks of 64 features have the weights of nn.Linear multiplied "
+    "by 0.001, 0.1, 1 or 3; others have 4 features. We also measure the stacks without skips, and branches of two "
+    "matrices for the gradient of a weight",
     verdict=guarantee_verdict,
     seeds=STACKS[:5],
 )
@@ -213,13 +219,13 @@ def guarantee() -> Measurement:
     )
     lost = sum(factor < 0.5 for factor in narrow)
     return Measurement(
-        measured=f"in wide stacks at least {100 * min(wide):.0f}% of the gradient reaches the input, but less than "
-        f"half of it in {lost} of {N_NARROW} narrow ones",
+        measured=f"in wide stacks the gradient at the input is at least {min(wide):.1f} times the gradient at the "
+        f"output; in {lost} of {N_NARROW} narrow stacks it is less than half",
         rows=(
-            ("where the gradient is taken", "fraction left"),
-            (f"input of {len(wide)} stacks of {DIM} features, at least", f"{min(wide):.1f}"),
-            ("the same without skips", _order(without)),
-            ("inner matrix of a branch, weights a thousandth as large", _order(tiny / usual)),
+            ("gradients compared", "ratio"),
+            (f"at the input ÷ at the output: smallest of {len(wide)} wide stacks", f"{min(wide):.1f}"),
+            ("the same without skips: median of 5 stacks", _order(without)),
+            ("at a branch’s first matrix: weights × 0.001 ÷ usual weights", _order(tiny / usual)),
         ),
         values=tuple(wide),
         figures={
@@ -228,8 +234,8 @@ def guarantee() -> Measurement:
             "at_weights": tiny / usual,
         },
         because="It depends on the width, and on which gradient is meant. With small weights a layer’s input keeps its "
-        "gradient, but that of an inner matrix has the small outer matrix as a factor. A narrow branch may cancel the "
-        "stream.",
+        "gradient. But a branch’s first matrix gets its gradient through the small second matrix. A narrow branch may "
+        "cancel the stream.",
     )
 
 
@@ -367,13 +373,12 @@ def first_over_last(order: str, depth: int, encoder: bool) -> list[float]:
 
 
 def post_norm_verdict(alone: list[float], beside: list[float], shallow: list[float]) -> str:
-    """Divide the first block's gradient by the last one's (median of the seeds): [in post-norm, in pre-norm], of 18
-    blocks in a decoder that reads nothing else and in one that reads an encoder, and of 6 blocks in the latter. Below
-    a tenth counts as vanished.
+    """Divide the first block's gradient by the last one's (median of the seeds): [in post-norm, in pre-norm], in 18
+    blocks without cross-attention, in 18 blocks with it and in 6 blocks with it. Below a tenth counts as vanished.
 
-    confirmed: it vanishes in post-norm, and not in pre-norm, in all three
-    depends: in some of them
-    refuted: in none
+    confirmed: in all three decoders the gradient vanishes in post-norm and not in pre-norm
+    depends: in only one or two of the three decoders
+    refuted: in none of the three decoders
     """
     vanished = [post < 0.1 <= pre for post, pre in (alone, beside, shallow)]
     return "confirmed" if all(vanished) else "depends" if any(vanished) else "refuted"
@@ -391,8 +396,8 @@ def post_norm_verdict(alone: list[float], beside: list[float], shallow: list[flo
         quote="1, the LN in Post-LN is the main source of the vanishing gradient problem that leads to unstable "
         "training, whereas Pre-LN prevents it",
     ),
-    control="the same untrained blocks, tokens and seeds in pre-norm; one decoder of 18 blocks that reads nothing "
-    "else, and two that also attend to an encoder, as in the paper, of 18 and of 6 blocks",
+    control="the same untrained blocks, tokens and seeds in pre-norm; one decoder of 18 blocks without "
+    "cross-attention, and two with cross-attention, as in the paper, of 18 and of 6 blocks",
     verdict=post_norm_verdict,
     seeds=SEEDS,
 )
@@ -403,23 +408,24 @@ def post_norm_gradient() -> Measurement:
         for depth, encoder in ((18, False), (18, True), (6, True))
     )
     return Measurement(
-        measured=f"in post-norm the first of 18 blocks gets {beside[0]:.1g} of the last block’s gradient if they read "
-        f"an encoder; the first of 6 blocks gets {shallow[0]:.1g}",
+        measured="in post-norm with cross-attention, the gradient of the first block is "
+        f"{beside[0]:.1g} times the last block’s with 18 blocks, and {shallow[0]:.1g} times with 6 blocks",
         values=(*alone, *beside, *shallow),
         figures={"alone": alone, "beside": beside, "shallow": shallow},
         rows=(
-            ("first block’s gradient over the last’s", "post-norm", "pre-norm"),
+            ("ratio of the gradients, first block to last", "post-norm", "pre-norm"),
             *(
                 (kind, f"{post:.1g}", f"{pre:.1g}")
                 for kind, (post, pre) in (
-                    ("18 blocks, reads an encoder", beside),
-                    ("18 blocks, reads nothing else", alone),
-                    ("6 blocks, reads an encoder", shallow),
+                    ("18 blocks with cross-attention", beside),
+                    ("18 blocks without cross-attention", alone),
+                    ("6 blocks with cross-attention", shallow),
                 )
             ),
         ),
         because="It depends on the kind of decoder and on its depth. In post-norm the gradient vanishes in a deep "
-        "decoder that reads an encoder, as in the paper, but not with 6 blocks or without an encoder, as in GPT.",
+        "decoder with cross-attention, as in the paper. It does not vanish with 6 blocks, or without cross-attention, "
+        "as in GPT.",
     )
 
 
@@ -470,13 +476,13 @@ def why_residual() -> Measurement:
         measured=f"without residuals two tokens have a cosine of {cosines[0]:.2f} after 8 blocks, and queries and keys "
         f"get {_short(max(ratios['q_proj'][0], ratios['k_proj'][0]))} times the gradient that they get with residuals",
         rows=(
-            ("gradient without residuals over that with them (median)", "8 blocks", "24 blocks"),
+            ("ratio of the gradients, without residuals to with residuals (median)", "8 blocks", "24 blocks"),
             *((name, _short(few), _short(many)) for name, (few, many) in names),
         ),
         values=tuple(ratio for both in ratios.values() for ratio in both),
         figures={"ratios": [max(both) for both in ratios.values()]},
-        because="It depends on the matrix. Values and the feed-forward network get more gradient. But the tokens have "
-        "become alike, so it no longer matters which one a query attends to, and queries and keys lose theirs (Noci et "
+        because="It depends on the matrix. Values and the feed-forward network get a larger gradient. But it no longer "
+        "matters which of the equal tokens a query attends to, so the gradient of queries and keys vanishes (Noci et "
         "al. 2022).",
     )
 
@@ -580,10 +586,10 @@ def warmup_verdict(
     """Subtract the final loss with a warm-up from that without, each at its best rate (mean of the seeds): for both
     orders of the norm and both initial weights, with a warm-up over a tenth and over half of the steps.
 
-    confirmed: post-norm loses at least 0.25 nats more than pre-norm from the same weights, for both weights and both
-        warm-ups, and pre-norm less than 0.25
-    depends: it does so for some of them, or pre-norm loses more than that as well
-    refuted: for none of them
+    confirmed: without the warm-up, the loss of post-norm rises by at least 0.25 nats more than the loss of pre-norm,
+        from both initializations and for both warm-ups; the loss of pre-norm rises by less than 0.25
+    depends: the first is true in some of the four cases, or in all while the loss of pre-norm rises by more as well
+    refuted: the first is true in none of the four cases
     """
     pairs = [*zip(post_large, pre_large), *zip(post_small, pre_small)]
     more = [post - pre >= 0.25 for post, pre in pairs]
@@ -627,8 +633,8 @@ def warmup(size: Size) -> Measurement:
         measured=_with_warmup(steps, costs),
         values=tuple(loss for runs in losses.values() for each in runs for loss in each.losses),
         figures=costs,
-        because="It depends on the initial weights. From large weights a warm-up helps post-norm more than pre-norm; "
-        "from small weights it helps post-norm less. A warm-up over a tenth of the steps helps less, with the same "
+        because="It depends on the initial weights. In the mean, a warm-up helps post-norm more than pre-norm from "
+        "large weights, and less from small weights. A warm-up for a tenth of the steps helps less, with the same "
         "ranking.",
     )
 
@@ -647,9 +653,9 @@ def warm_up_rows(finding: Finding) -> list[tuple[str | float, ...]]:
 def _with_warmup(steps: int, costs: Mapping[str, Sequence[float]]) -> str:
     saved = {arm: _half(long) for arm, (_, long) in costs.items()}
     return (
-        f"a warm-up over half of {steps} steps lowers the loss by about {saved['post_large']} nats in post-norm and "
-        f"{saved['pre_large']} in pre-norm from large weights, and by {saved['post_small']} and {saved['pre_small']} "
-        "from small ones"
+        f"from large weights, a warm-up for half of the {steps} steps lowers the loss, in nats, by about "
+        f"{saved['post_large']} in post-norm and {saved['pre_large']} in pre-norm; from small ones, by "
+        f"{saved['post_small']} in post-norm and {saved['pre_small']} in pre-norm"
     )
 
 
@@ -738,9 +744,9 @@ def large_rates(size: Size) -> Measurement:
         ),
         values=tuple(rates.values()),
         figures={"rates": rates, "runs": runs},
-        because="It depends on how the two are combined. Either change alone allows larger rates. Together they allow "
-        f"a rate of only {rates['pre_small']:g}: at the next one at least one of {len(SEEDS)} runs fails, although "
-        "most runs at higher rates learn.",
+        because="It depends on how pre-norm and small weights are combined. Each without the other allows larger "
+        f"rates. Together they allow a rate of only {rates['pre_small']:g}: at the next rate at least one of "
+        f"{len(SEEDS)} runs fails, but most runs learn at higher rates.",
     )
 
 

@@ -136,7 +136,7 @@ class GradientByLayer(Drawing):
     def build(self) -> Figure:
         figure, axes = new_figure(WIDE, 4.0)
         axes.set_yscale("log")
-        axes.set(xlabel="layer (the loss is at the right end)", ylabel="size of the gradient there")
+        axes.set(xlabel="layer (the loss is at the right end)", ylabel="length of the gradient there")
         axes.axhline(1, color=LIGHT, zorder=0)
         self.headline, self.axes = headline(figure), axes
         (self.skip,) = axes.plot([], [], "s-", color=BLUE, markersize=4)
