@@ -442,7 +442,7 @@ def capitals() -> Measurement:
     return Measurement(
         measured=f"without its units a capital is lost in {round(len(CAPITALS) * min(lost))} of {len(CAPITALS)} cases "
         f"by every criterion, and {100 * min(others_kept):.0f}% to {100 * max(others_kept):.0f}% of the others are "
-        f"kept; without as many random units {100 * random_kept:.0f}% are kept",
+        f"kept; if the same number of random units is removed, {100 * random_kept:.0f}% are kept",
         values=others_kept,
         figures={"lost": list(lost), "others_kept": list(others_kept), "random_kept": random_kept},
         because="It depends on the criterion. Units chosen by the capital’s own logit include those that raise every "
