@@ -99,8 +99,8 @@ def active_units(size: Size) -> Measurement:
 
     after = [share for _, share in at_best_rate(loss_and_share, RATES, SEEDS).results]
     return Measurement(
-        measured=f"{round(10 * fmean(before))} of 10 units fire before training, {round(10 * fmean(after))} of 10 "
-        f"after {size.steps(STEPS)} steps",
+        measured=f"about {round(fmean(before), 1):.0%} of the units fire before training and about "
+        f"{round(fmean(after), 1):.0%} after {size.steps(STEPS)} steps",
         values=after,
         figures={"after": after},
         because="An untrained unit is above 0 as often as below. Training silences units, and the paper reports that "
@@ -146,7 +146,8 @@ def width(size: Size) -> Measurement:
     means = [each.mean for each in best.values()]
     apart = max(means) / min(means) - 1
     return Measurement(
-        measured=f"with equally many weights, the worst of three shapes has a loss {100 * apart:.0f}% above the lowest",
+        measured=f"with the same number of weights, the worst of three shapes has a loss "
+        f"{100 * apart:.0f}% above the lowest",
         rows=(
             ("d_ff over d_model", "nats per letter"),
             *((f"about {times}", f"{each.mean:.2f}") for times, each in best.items()),
@@ -212,8 +213,8 @@ def nonlinearity(size: Size) -> Measurement:
         ),
         values=[single - double for single, double in zip(one[late].losses, two[late].losses)],
         figures={"gain_early": gains[early], "gain_late": gains[late]},
-        because="It depends on the length of the training. The attention of the second layer depends on what the first "
-        "has fetched, so two layers can do more than one, but they need many steps to learn to use that.",
+        because="It depends on how long the models train. The second layer’s attention depends on the output of the "
+        "first layer, so two layers can do more than one. But they need many steps to learn this.",
     )
 
 
@@ -227,7 +228,8 @@ def swiglu_size_verdict() -> str:
 
 @experiment(
     "feed_forward.swiglu_size",
-    claim="SwiGLU’s three matrices need two thirds of the hidden units to keep the number of parameters.",
+    claim="To keep the number of parameters the same, SwiGLU’s three matrices can have only two thirds of the hidden "
+    "units.",
     source=SHAZEER(
         place="§ 2",
         quote="All of these layers have three weight matrices, as opposed to two for the original FFN. To keep the "
@@ -242,8 +244,8 @@ def swiglu_size() -> Measurement:
     d_model = 4096
     by_rule, equal = (3 * d_model * d_ff / _parameters_of_two(d_model) for d_ff in (swiglu_width(d_model), 4 * d_model))
     return Measurement(
-        measured=f"SwiGLU has {by_rule:.2f} times the parameters of a standard network at LLaMA’s width, two thirds of "
-        f"the standard one, and {equal:.2f} times at equal width",
+        measured=f"SwiGLU has {by_rule:.2f} times the parameters of a standard network at LLaMA’s width (two thirds "
+        f"of the standard width) and {equal:.2f} times at equal width",
         values=(by_rule, equal),
         figures={},
         because="Three matrices with two thirds of the width have as many weights as two of the full width. Not every "
@@ -440,9 +442,9 @@ def capitals() -> Measurement:
     lost, others_kept = zip(*(without_its_units(model, tokenizer, criterion) for criterion in CRITERIA))
     random_kept = fmean(kept_without_random_units(model, tokenizer, seed) for seed in SEEDS)
     return Measurement(
-        measured=f"without its units a capital is lost in {round(len(CAPITALS) * min(lost))} of {len(CAPITALS)} cases "
-        f"by every criterion, and {100 * min(others_kept):.0f}% to {100 * max(others_kept):.0f}% of the others are "
-        f"kept; without as many random units {100 * random_kept:.0f}% are kept",
+        measured=f"by every criterion, removing a capital’s units loses it in {round(len(CAPITALS) * min(lost))} of "
+        f"{len(CAPITALS)} cases and keeps {100 * min(others_kept):.0f}% to {100 * max(others_kept):.0f}% of the other "
+        f"capitals; removing as many random units keeps {100 * random_kept:.0f}% of all capitals",
         values=others_kept,
         figures={"lost": list(lost), "others_kept": list(others_kept), "random_kept": random_kept},
         because="It depends on the criterion. Units chosen by the capital’s own logit include those that raise every "
@@ -508,8 +510,8 @@ def facts() -> Measurement:
         f"one at most {100 * max(later):.0f}%",
         values=by_layer,
         figures={"by_layer": by_layer},
-        because="A feed-forward network does carry the fact. Which layer carries it depends on the model: in this "
-        "one, with four layers, it is the first layer, not a middle one.",
+        because="A feed-forward network does carry the fact. Which layer carries it depends on the model: in ours, "
+        "which has four layers, the first layer does.",
     )
 
 

@@ -65,9 +65,9 @@ def expand_contract(
 def expand_contract_in_words(x: np.ndarray, scores: np.ndarray, hidden: np.ndarray, output: np.ndarray) -> str:
     """Return what `expand_contract` shows."""
     return (
-        f"Four columns of numbers, joined by arrows: x with {len(x)} features, expanded to {len(scores)} scores. "
-        f"After the nonlinearity {(scores > 0).sum()} units fire, most strongly unit {hidden.argmax()}. Contracted to "
-        f"{len(output)} features."
+        f"Four columns of numbers, joined by arrows. The {len(x)} features of x are expanded to {len(scores)} scores. "
+        f"After the nonlinearity {(scores > 0).sum()} units fire, unit {hidden.argmax()} most strongly. The result is "
+        f"contracted to {len(output)} features."
     )
 
 

@@ -29,9 +29,9 @@ RECORDED = {"piece_builder": "n_units"}
 
 
 def small_example() -> tuple[Tensor, Tensor, Tensor]:
-    """Return the example to do by hand: x (4,), W_up (4, 16), W_down (16, 4)."""
+    """Return the example to do by hand, in numbers of two decimals: x (4,), W_up (4, 16), W_down (16, 4)."""
     generator = torch.Generator().manual_seed(42)
-    up, down = (torch.randn(shape, generator=generator) * 0.5 for shape in ((16, 4), (4, 16)))
+    up, down = ((torch.randn(shape, generator=generator) * 0.5).round(decimals=2) for shape in ((16, 4), (4, 16)))
     return torch.tensor([1.0, -0.5, 0.8, 0.2]), up.T, down.T
 
 
@@ -39,7 +39,7 @@ def small_example() -> tuple[Tensor, Tensor, Tensor]:
 def unit_map() -> LiveFigure:
     """Four input features on sliders: which of 16 units fire, and what they add up to."""
     x, up, down = small_example()
-    names = {"relu": "ReLU", "gelu": "GELU", "gelu_tanh": "GELU (tanh)"}
+    names = {"relu": "ReLU", "gelu": "GELU"}
 
     def measure(activation: str, features: dict[str, float]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         scores = torch.tensor(list(features.values())) @ up  # (16,)
@@ -60,7 +60,7 @@ def unit_map() -> LiveFigure:
         )
 
     controls = {f"x{i}": slider(f"feature {i}", round(x[i].item(), 1), -1.5, 1.5, 0.1) for i in range(4)}
-    choices = {name: activation for activation, name in names.items()}
+    choices = {"ReLU": "relu", "GELU (section 6.4)": "gelu"}
     return LiveFigure(draw, controls | {"activation": dropdown("activation", choices, "relu")}, describe)
 
 
@@ -121,10 +121,12 @@ def fact_eraser(model: DecoderOnly, tokenizer: WordTokenizer, country: str = "fr
         chosen = countries.index(country)
         chances = measure(chosen, n_removed)
         others = np.delete(chances, chosen)
+        n_kept = int((others > LOST_BELOW).sum())
+        kept = f"all {n_kept}" if n_kept == len(others) else f"{n_kept} of the {len(others)}"
         return (
-            f"{n_removed} of {contribution[0].numel():,} units removed, those of {country}: "
+            f"{n_removed} of {contribution[0].numel():,} units are removed, chosen for {country}: "
             f"{CAPITALS[country]} has probability {chances[chosen] + 0.0:.1f}; "
-            f"{int((others > LOST_BELOW).sum())} of the {len(others)} other capitals stay above {LOST_BELOW}."
+            f"{kept} other capitals stay above {LOST_BELOW}."
         )
 
     controls = {
