@@ -187,7 +187,7 @@ def sample_next_token(
 
 
 def generate_simple(
-    model: nn.Module,
+    model: Any,
     ids: Int[Tensor, "B T"],
     max_new_tokens: int,
     temperature: float = 1.0,

@@ -18,7 +18,9 @@ from course_lib.lessons.notes import is_note, notes_of, read_notes
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = ROOT / "notebooks"
 EVERY = pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.slug)
-GOOD = "- minutes: 8\n- ask: How far?\n- they stumble: on the root (attention.scaled_dot_product: scaled by D). Draw it."
+GOOD = (
+    "- minutes: 8\n- ask: How far?\n- they stumble: on the root (attention.scaled_dot_product: scaled by D). Draw it."
+)
 
 
 def notebook(*lines, heading="## 2.4 Why √d_k?"):

@@ -17,15 +17,28 @@ from course_lib.live.page import publish
 SIGNS = {"confirmed": "●", "depends": "◆", "refuted": "✕", "not at this size": "▲", "by construction": "■"}
 # A dozen that are often heard, from embeddings to attention maps; with their figures they fit a picture.
 HEADLINES = (
-    "embeddings.analogies", "masks.cheating", "heads.slice", "heads.removal", "positions.sinusoids_reach",
-    "feed_forward.capitals", "normalization.depth", "blocks.guarantee", "counting.gpt2_117m", "sampling.creative",
-    "efficiency.cache_bytes", "pretrained.weights_as_influence",
-)  # fmt: skip
+    "embeddings.analogies",
+    "masks.cheating",
+    "heads.slice",
+    "heads.removal",
+    "positions.sinusoids_reach",
+    "feed_forward.capitals",
+    "normalization.depth",
+    "blocks.guarantee",
+    "counting.gpt2_117m",
+    "sampling.creative",
+    "efficiency.cache_bytes",
+    "pretrained.weights_as_influence",
+)
 
 # Those of them in README.md's picture, whose claims and results a reader understands before the first chapter.
 FOR_THE_README = (
-    "heads.removal", "positions.sinusoids_reach", "normalization.depth", "counting.gpt2_117m", "sampling.creative",
-)  # fmt: skip
+    "heads.removal",
+    "positions.sinusoids_reach",
+    "normalization.depth",
+    "counting.gpt2_117m",
+    "sampling.creative",
+)
 
 
 class CardFigure(LiveFigure):
@@ -193,9 +206,7 @@ def could_have_failed(each: Experiment) -> str:
     return "yes: " + ", ".join(f"{SIGNS[verdict]} {verdict}" for verdict in each.outcomes)
 
 
-def headline_rows(
-    findings: Mapping[str, Finding], chosen: Iterable[str] = HEADLINES
-) -> list[tuple[str, str, str]]:  # fmt: skip
+def headline_rows(findings: Mapping[str, Finding], chosen: Iterable[str] = HEADLINES) -> list[tuple[str, str, str]]:
     """Return (verdict, claim, what follows from its figures) of the chosen claims, as `headlines` draws them."""
     return [(findings[id].verdict, find(id).stated, findings[id].because) for id in chosen]
 

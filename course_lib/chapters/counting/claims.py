@@ -100,9 +100,13 @@ def tables_verdict(small: list[float], large: list[float]) -> str:
 def tables_hold_most() -> Measurement:
     """Return the token tables' fraction of the parameters of seven models."""
     names = {
-        "GPT-2 small": "gpt2", "GPT-2 medium": "gpt2-medium", "GPT-2 large": "gpt2-large", "GPT-2 XL": "gpt2-xl",
-        "LLaMA-7B": "llama-7b", "Llama-3-8B": "llama-3-8b",
-    }  # fmt: skip
+        "GPT-2 small": "gpt2",
+        "GPT-2 medium": "gpt2-medium",
+        "GPT-2 large": "gpt2-large",
+        "GPT-2 XL": "gpt2-xl",
+        "LLaMA-7B": "llama-7b",
+        "Llama-3-8B": "llama-3-8b",
+    }
     models = {label: PRESETS[name] for label, name in names.items()} | {"Llama-3-70B": LLAMA_3_70B}
     counts = {name: count_parameters(config) for name, config in models.items()}
     fractions = {

@@ -120,8 +120,10 @@ def tiles(words: Sequence[str], states: Sequence[tuple[float, float, float, floa
     right.axis("off")
     figure.suptitle(
         f"One tile at a time: after {n} blocks the weight of “{words[key]}” is {states[-1][3]:.2f}, as in one softmax",
-        fontsize=TITLE, x=0.01, ha="left",
-    )  # fmt: skip
+        fontsize=TITLE,
+        x=0.01,
+        ha="left",
+    )
     return figure
 
 

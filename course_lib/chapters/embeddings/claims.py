@@ -418,9 +418,14 @@ def times_root_d(size: Size) -> Measurement:
 
     def train(rate: float, seed: int, ratio: float) -> tuple[float, float]:
         model, loss = train_on_letters(
-            seed, size.steps(100), d_model=size.width(32), peak=rate, positions="sinusoidal", tie_weights=False,
+            seed,
+            size.steps(100),
+            d_model=size.width(32),
+            peak=rate,
+            positions="sinusoidal",
+            tie_weights=False,
             prepare=words_of_size(ratio),
-        )  # fmt: skip
+        )
         words = model.token_embedding
         return loss, words.weight.std().item() * words.factor / POSITION
 

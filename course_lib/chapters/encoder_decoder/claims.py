@@ -194,8 +194,10 @@ def _tenths(shares: list[float]) -> str:
 
 
 ATTENTIONS = {
-    "encoder": "encoder.blocks.0.attention", "decoder": "decoder.blocks.0.attention", "between the two": LAST,
-}  # fmt: skip
+    "encoder": "encoder.blocks.0.attention",
+    "decoder": "decoder.blocks.0.attention",
+    "between the two": LAST,
+}
 
 
 def lost_without_heads(model: EncoderDecoder, tokenizer: WordTokenizer, n: int = 200) -> dict[str, tuple[float, float]]:
@@ -385,7 +387,10 @@ def padding(size: Size) -> Measurement:
         f"exactly; after {steps} more training steps without it, {accustomed:.0%} are",
         values=unmasked,
         figures={
-            "alone": alone, "masked": masked, "unmasked": statistics.fmean(unmasked), "accustomed": accustomed,
+            "alone": alone,
+            "masked": masked,
+            "unmasked": statistics.fmean(unmasked),
+            "accustomed": accustomed,
             "causal": causal,
         },
         because="It depends on the training and on the attention. A translator that always had the mask needs it. One "
@@ -397,7 +402,7 @@ def padding(size: Size) -> Measurement:
             ("padded, without the mask", f"{statistics.fmean(unmasked):.0%}"),
             ("the same, after more training without it", f"{accustomed:.0%}"),
         ),
-    )  # fmt: skip
+    )
 
 
 READERS: dict[str, Any] = {"d_model": 64, "n_heads": 4, "n_layers": 1, "max_seq_len": 24, "positions": "learned"}

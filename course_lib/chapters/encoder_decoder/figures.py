@@ -29,8 +29,10 @@ def architecture(source: Sequence[str], target: Sequence[str], d_model: int) -> 
     _frame(axes, right, 1.7, 6.3, "decoder block × N")
     encoder = [("self-attention, bidirectional", attention, SKY), ("feed-forward", cross, YELLOW)]
     decoder = [
-        ("self-attention, causal", attention, SKY), ("cross-attention", cross, ORANGE), ("feed-forward", last, YELLOW)
-    ]  # fmt: skip
+        ("self-attention, causal", attention, SKY),
+        ("cross-attention", cross, ORANGE),
+        ("feed-forward", last, YELLOW),
+    ]
     for middle, given, branches in ((left, " ".join(source), encoder), (right, " ".join(["<bos>", *target]), decoder)):
         axes.text(middle, -0.1, given, ha="center", va="top", fontsize=FONT, color=INK)
         _arrow(axes, (middle, 0.0), (middle, 0.54))

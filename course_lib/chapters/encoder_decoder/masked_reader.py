@@ -116,10 +116,15 @@ def train_masked(folder: str | Path, progress: bool = True, plan: MaskedRecipe |
     tokenizer = masked_tokenizer()
     encoder = EncoderOnly(
         TransformerConfig(
-            vocab_size=len(tokenizer), d_model=plan.d_model, n_heads=plan.n_heads, n_layers=plan.n_layers,
-            max_seq_len=96, family="encoder", positions="rope",
+            vocab_size=len(tokenizer),
+            d_model=plan.d_model,
+            n_heads=plan.n_heads,
+            n_layers=plan.n_layers,
+            max_seq_len=96,
+            family="encoder",
+            positions="rope",
         )
-    )  # fmt: skip
+    )
     batches = MaskedBatches(tokenizer, plan.stories, plan.batch_size, plan.share, plan.seed)
     unfinished = Path(f"{folder}.part")
     history = train(

@@ -61,9 +61,14 @@ def translate(
     source_ids, source_mask = source_batch(sentences, tokenizer)
     begin = torch.full((len(sentences), 1), tokenizer.bos_id)  # (B, 1)
     written = generate(
-        model, begin, model.config.max_seq_len - 1, temperature=0, stop=tokenizer.eos_id,
-        source_ids=source_ids, source_mask=source_mask if use_mask else None,
-    )  # fmt: skip
+        model,
+        begin,
+        model.config.max_seq_len - 1,
+        temperature=0,
+        stop=tokenizer.eos_id,
+        source_ids=source_ids,
+        source_mask=source_mask if use_mask else None,
+    )
     return [tokenizer.decode(row) for row in written]
 
 
@@ -101,9 +106,15 @@ class TranslatorRecipe:
 def translator_config(tokenizer: WordTokenizer, **changes) -> TransformerConfig:
     """Return one encoder block and one decoder block of 64 features and two heads: every attention can be looked at."""
     small = TransformerConfig(
-        vocab_size=len(tokenizer), d_model=64, n_heads=2, n_layers=1, max_seq_len=16, activation="relu",
-        positions="sinusoidal", family="encoder-decoder",
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        d_model=64,
+        n_heads=2,
+        n_layers=1,
+        max_seq_len=16,
+        activation="relu",
+        positions="sinusoidal",
+        family="encoder-decoder",
+    )
     return replace(small, **changes)
 
 

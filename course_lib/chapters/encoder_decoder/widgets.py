@@ -23,9 +23,14 @@ from course_lib.trace import trace
 SUBJECTS = ("the cat", "the dog", "a mouse", "her dog", "the hens", "two wolves")
 SIZES = ("", "big", "old", "beautiful")
 COLOURS = ("", "black", "white", "green")
-PREDICATES = {"was tired": "were tired", "was not happy": "were not happy", "slept in his house": "",
-              "did not bite a cow": "", "chased the cow": "",
-              "took the small key": ""}  # singular: plural where it differs  # fmt: skip
+PREDICATES = {
+    "was tired": "were tired",
+    "was not happy": "were not happy",
+    "slept in his house": "",
+    "did not bite a cow": "",
+    "chased the cow": "",
+    "took the small key": "",
+}  # singular: plural where it differs
 N_GUESSES = 5
 
 
@@ -141,9 +146,11 @@ def explore_attention(function: Callable) -> LiveFigure:
         source, target, weights = cross_weights(model, tokenizer, english, french)
         right = torch.nn.functional.pad(weights[0], (0, padding))  # (H, T, S + padding)
         found, problem = _try_attention(function, query, key, padding, right)
-        note = "The library has the same weights." if torch.allclose(found, right, atol=1e-4) else (
-            f"The library's weights differ by up to {(found - right).abs().max():.2f}."
-        )  # fmt: skip
+        note = (
+            "The library has the same weights."
+            if torch.allclose(found, right, atol=1e-4)
+            else (f"The library's weights differ by up to {(found - right).abs().max():.2f}.")
+        )
         lost = found[..., len(source) :].sum(-1).mean().item()
         if lost > 1e-3:
             note += f" Padding gets {lost:.2f} of each word's weight on average; it should get 0."

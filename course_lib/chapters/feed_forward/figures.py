@@ -55,9 +55,14 @@ def expand_contract(
         taken.append(y)
         where = {"arrowstyle": "-", "color": INK, "linewidth": 0.8}
         axes.annotate(
-            f"unit {unit}: {hidden[unit]:.1f}", (6.5, (unit + 0.5) / d_ff), (6.75, y), arrowprops=where, va="center",
-            fontsize=FONT - 1, color=INK,
-        )  # fmt: skip
+            f"unit {unit}: {hidden[unit]:.1f}",
+            (6.5, (unit + 0.5) / d_ff),
+            (6.75, y),
+            arrowprops=where,
+            va="center",
+            fontsize=FONT - 1,
+            color=INK,
+        )
     headline(figure).set_text(f"{d_ff} units read one token: {firing} fire, and each of them adds its own vector")
     return figure
 

@@ -28,9 +28,7 @@ from course_lib.trace import trace
 from course_lib.training import story_losses, train
 
 SEEDS = (0, 1, 2)
-VASWANI = partial(
-    Source, "Vaswani et al. 2017", "Attention Is All You Need", "https://arxiv.org/abs/1706.03762"
-)  # fmt: skip
+VASWANI = partial(Source, "Vaswani et al. 2017", "Attention Is All You Need", "https://arxiv.org/abs/1706.03762")
 OLSSON = partial(
     Source, "Olsson et al. 2022", "In-context Learning and Induction Heads", "https://arxiv.org/abs/2209.11895"
 )
@@ -990,10 +988,15 @@ def loss_with_heads(n_heads: int, seed: int, steps: int = 60, rate: float = 0.03
     torch.manual_seed(seed)
     model = DecoderOnly(
         TransformerConfig(
-            vocab_size=len(tokenizer), d_model=32, n_heads=n_heads, n_layers=2, d_ff=64, max_seq_len=96,
+            vocab_size=len(tokenizer),
+            d_model=32,
+            n_heads=n_heads,
+            n_layers=2,
+            d_ff=64,
+            max_seq_len=96,
             positions="rope",
         )
-    )  # fmt: skip
+    )
     batches = Batches(ids, 8, 48, torch.Generator().manual_seed(seed), start_id=tokenizer.bos_id)
     train(model, batches, steps, peak=rate, warmup=steps // 10, progress=False)
     nats, tokens = story_losses(model, held_out)

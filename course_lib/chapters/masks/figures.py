@@ -26,9 +26,11 @@ def masking(tokens: Sequence[str], scores: np.ndarray, mask: np.ndarray, weights
     top, gap = 0.6, 0.5
     infinite = np.where(mask, scores, -np.inf)
     tables = {
-        "scores": (r"$Q\,K^\top / \sqrt{d_k}$", scores), "mask": ("True = may attend", mask),
-        "masked scores": ("the rest: −∞", infinite), "weights": ("softmax, row by row", weights),
-    }  # fmt: skip
+        "scores": (r"$Q\,K^\top / \sqrt{d_k}$", scores),
+        "mask": ("True = may attend", mask),
+        "masked scores": ("the rest: −∞", infinite),
+        "weights": ("softmax, row by row", weights),
+    }
     for column, (name, (origin, numbers)) in enumerate(tables.items()):
         left = 0.72 + column * (T * CELL + gap)
         axes.text(left, top - 0.26, name, ha="left", va="bottom", fontsize=FONT, color=INK, weight="bold")

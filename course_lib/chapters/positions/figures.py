@@ -227,10 +227,16 @@ def _plane(plane: Axes, words: Sequence[str], query: np.ndarray, key: np.ndarray
     plane.add_patch(Arc((0, 0), size, size, theta1=low, theta2=high, color=INK, linewidth=1.5))
     middle = np.radians((low + high) / 2)
     plane.text(
-        0.36 * reach * np.cos(middle), 0.36 * reach * np.sin(middle), f"{high - low:.0f}°",
-        ha="center", va="center", fontsize=10, color=INK, zorder=4,
+        0.36 * reach * np.cos(middle),
+        0.36 * reach * np.sin(middle),
+        f"{high - low:.0f}°",
+        ha="center",
+        va="center",
+        fontsize=10,
+        color=INK,
+        zorder=4,
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
-    )  # fmt: skip
+    )
     plane.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xticks=[0], yticks=[0])
     plane.set_title(f"{told}:\nq at {t}, k at {s}, score {ends[0] @ ends[1]:.2f}".replace("-", "−"), fontsize=FONT - 1)
     plane.set(xlabel="first feature of the pair", ylabel="second feature")

@@ -125,9 +125,14 @@ def temperature_sweep(tokens: Sequence[str], temperatures: np.ndarray, probabili
     for i, align in ((0, "bottom"), (-1, "top")):
         axes.plot(at, here[i], "o", color=ORANGE, markeredgecolor=INK, markersize=8)
         axes.annotate(
-            f"{tokens[i]} {here[i]:.2f}", (at, here[i]), (7, 3 if align == "bottom" else -5), va=align,
-            textcoords="offset points", fontsize=FONT, color=INK,
-        )  # fmt: skip
+            f"{tokens[i]} {here[i]:.2f}",
+            (at, here[i]),
+            (7, 3 if align == "bottom" else -5),
+            va=align,
+            textcoords="offset points",
+            fontsize=FONT,
+            color=INK,
+        )
     axes.set(xscale="log", ylim=(-0.07, 1.02), xlim=(temperatures[0], temperatures[-1]), xlabel="temperature T")
     ticks = [t for t in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 40) if temperatures[0] <= t <= temperatures[-1]]
     axes.set_xticks(ticks, [f"{t:g}" for t in ticks])

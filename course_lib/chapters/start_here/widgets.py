@@ -207,11 +207,17 @@ def parts_of(model: DecoderOnly, tokenizer: WordTokenizer, text: str) -> list[Pa
     number = {slug: chapter.number for slug, chapter in BY_SLUG.items()}
     parts = [
         Part(
-            name, does.format(**sizes, **number), letters, shapes[name], counts.get(name, 0), number[slug], place,
+            name,
+            does.format(**sizes, **number),
+            letters,
+            shapes[name],
+            counts.get(name, 0),
+            number[slug],
+            place,
             name in IN_BLOCKS,
         )
         for name, does, letters, slug, place in PARTS
-    ]  # fmt: skip
+    ]
     shared = "shares the token embedding"
     return [replace(part, instead=shared) if part.name == "output" and config.tie_weights else part for part in parts]
 
