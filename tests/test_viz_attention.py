@@ -221,13 +221,6 @@ def test_static_figures_draw_the_data_they_are_given():
     assert [1.05, 0.99, 0.99] in lines
     assert spread.texts[0].get_text() == "A typical score grows to 32; divided by √d_k it is 1 for every d_k"
 
-    unscaled, scaled = np.array([[1e-1, 1e-2, 1e-9], [0.3, 0.2, 0.01], [1, 3, 5]]), np.full((3, 3), 0.2)
-    bands = figures.gradient_range(d_ks, unscaled, scaled)
-    assert [line.get_ydata().tolist() for line in bands.axes[0].lines] == [[0.3, 0.2, 0.01], [0.2, 0.2, 0.2]]
-    corners = bands.axes[0].collections[0].get_paths()[0].vertices[:, 1]
-    assert {1e-9, 5.0} <= set(corners.tolist())
-    assert bands.texts[0].get_text() == "d_k = 1024, not scaled: half of the queries get a gradient under 1e-02"
-
 
 def test_the_entropy_explorer_draws_the_learners_curve():
     curve = explore("attention.saturation", right_entropy)

@@ -272,23 +272,6 @@ class Saturation(Drawing):
         )
 
 
-def gradient_range(d_ks: Sequence[int], unscaled: np.ndarray, scaled: np.ndarray) -> Figure:
-    """Draw the size of the gradient at the scores: percentiles 10, 50 and 90 over many queries, (3, number of d_ks)."""
-    figure, axes = new_figure(WIDE, 4.0)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.set(xticks=d_ks, xticklabels=map(str, d_ks), xlim=(d_ks[0] / 1.3, d_ks[-1] * 4), ylim=(1e-12, 1e3))
-    axes.set(xlabel="d_k: features of a query and of a key", ylabel="gradient that reaches the scores")
-    axes.minorticks_off()
-    for rows, color, marker, label in ((unscaled, ORANGE, "o", "not scaled"), (scaled, BLUE, "s", "divided by √d_k")):
-        axes.fill_between(d_ks, rows[0], rows[2], color=color, alpha=0.25, linewidth=0)
-        axes.plot(d_ks, rows[1], color=color, marker=marker)
-        axes.text(d_ks[-1] * 1.15, rows[1][-1], label, color=INK, fontsize=FONT, va="center")
-    title = f"d_k = {d_ks[-1]}, not scaled: half of the queries get a gradient under {unscaled[1, -1]:.0e}"
-    headline(figure).set_text(title)
-    return figure
-
-
 @dataclass
 class EntropyCurve(Drawing):
     """Mean entropy over d_k, scaled and unscaled, under the most that n_keys keys allow, ln n_keys. d_k is marked."""
