@@ -162,8 +162,8 @@ def saturation_sliders() -> LiveFigure:
         one = f"largest weight {p[0].max():.2f}, entropy {figures.entropy(p[0].numpy()):.2f} nats"
         return (
             f"d_k = {d_k}, {how}. This query: {one}. "
-            f"Mean over {N_QUERIES:,} such queries: entropy {mean_entropy:.2f} nats; over them and their 8 keys: "
-            f"p(1 − p) {(p * (1 - p)).mean():.4f}, at most 0.25."
+            f"Means over {N_QUERIES:,} such queries: entropy {mean_entropy:.2f} nats, "
+            f"p(1 − p) {(p * (1 - p)).mean():.4f} (it can be at most 0.25)."
         )
 
     controls = {
@@ -286,8 +286,8 @@ def head_viewer(model: DecoderOnly, tokenizer: WordTokenizer, text: str, layer: 
 
     def describe(layer, head, query):
         row = layers[layer][head][query]
-        top = ", ".join(f"{tokens[i]} (position {i}) {row[i]:.2f}" for i in (-row).argsort(kind="stable")[:3])
-        return f"Layer {layer}, head {head}: position {query}, “{tokens[query]}”, looks most at {top}."
+        top = "; ".join(f"“{tokens[i]}” (position {i}): {row[i]:.2f}" for i in (-row).argsort(kind="stable")[:3])
+        return f"Layer {layer}, head {head}: “{tokens[query]}” (position {query}) puts its largest weights on {top}."
 
     controls = {
         "layer": dropdown("layer", list(range(len(layers))), layer),
