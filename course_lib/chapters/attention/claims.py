@@ -397,8 +397,7 @@ def unscaled_training(size: Size) -> Measurement:
             ),
         ),
         because="It depends on the width of the heads and on the length of training. With four times as many steps, "
-        "wide heads need the division for every seed. At the same learning rate, a step changes an undivided score "
-        "√d_k times as much.",
+        "wide heads need the division for every seed.",
     )
 
 
