@@ -234,6 +234,7 @@ def score_spread(d_ks: Sequence[int], unscaled: Sequence[float], scaled: Sequenc
 class Saturation(Drawing):
     """The weights p of one query, and p (1 − p) of each: how far a weight moves when its own score does.
 
+    weights: the largest first.
     mean_gradient: p (1 − p) averaged over many queries and all keys, drawn as a line.
     """
 
@@ -248,11 +249,11 @@ class Saturation(Drawing):
         self.headline = headline(figure)
         self.bars = left.bar(range(S), [0.0] * S, color=BLUE)
         self.slopes = right.bar(range(S), [0.0] * S, color=ORANGE)
-        left.set(ylim=(0, 1.08), xticks=range(S), xlabel="key", ylabel="weight p")
-        right.set(ylim=(0, 0.27), xticks=range(S), xlabel="key", ylabel="slope p (1 − p)")
+        left.set(ylim=(0, 1.08), xticks=range(S), xlabel="key, by weight", ylabel="weight p")
+        right.set(ylim=(0, 0.27), xticks=range(S), xlabel="key, by weight", ylabel="slope p (1 − p)")
         left.axhline(1 / S, color=GREY, linestyle=":")
         left.text(S - 0.4, 1 / S + 0.02, "equal weights", ha="right", fontsize=FONT - 1, color=INK)
-        self.mean = right.axhline(0, color=INK, linestyle="--", linewidth=1.2)
+        self.mean = right.axhline(0, color=INK, linestyle="--", linewidth=2)
         self.entropy = left.set_title(" ", fontsize=FONT)
         self.mean_text = right.set_title(" ", fontsize=FONT)
         fix_layout(figure)
@@ -265,7 +266,7 @@ class Saturation(Drawing):
             slope.set_height(p * (1 - p))
         self.mean.set_ydata([self.mean_gradient, self.mean_gradient])
         self.entropy.set_text(f"entropy {entropy(self.weights):.2f} of at most {np.log(S):.2f} nats")
-        self.mean_text.set_text(f"dashed: mean over many queries, {self.mean_gradient:.4f}")
+        self.mean_text.set_text(f"dashed: mean over all queries, {self.mean_gradient:.4f}")
         how = "divided by √d_k" if self.scaled else "not scaled"
         self.headline.set_text(
             f"d_k = {self.d_k}, scores {how}: the best key gets {self.weights.max():.2f} of the weight"
