@@ -213,6 +213,20 @@ def test_only_unscaled_weights_saturate_as_d_k_grows():
     assert max(scaled) - min(scaled) < 0.2
 
 
+def test_the_query_that_is_drawn_saturates_only_without_the_division():
+    sliders = built.saturation_sliders()
+
+    def largest(d_k, scaled):
+        sliders.render(d_k=d_k, scaled=scaled)
+        return sliders.drawing.weights.max()
+
+    unscaled = [largest(d_k, False) for d_k in built.D_KS]
+    scaled = [largest(d_k, True) for d_k in built.D_KS]
+    assert all(later >= earlier - 0.001 for earlier, later in pairwise(unscaled))
+    assert unscaled[0] < 0.3 and unscaled[-1] > 0.95
+    assert max(scaled) < 0.4
+
+
 def test_static_figures_draw_the_data_they_are_given():
     d_ks = [4, 64, 1024]
     spread = figures.score_spread(d_ks, [2.1, 7.9, 31.6], [1.05, 0.99, 0.99])
