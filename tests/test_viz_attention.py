@@ -223,7 +223,8 @@ def test_the_query_that_is_drawn_saturates_only_without_the_division():
     unscaled = [largest(d_k, False) for d_k in built.D_KS]
     scaled = [largest(d_k, True) for d_k in built.D_KS]
     assert all(later >= earlier - 0.001 for earlier, later in pairwise(unscaled))
-    assert unscaled[0] < 0.3 and unscaled[-1] > 0.95
+    assert unscaled[0] < 0.3
+    assert unscaled[-1] > 0.95
     assert max(scaled) < 0.4
 
 
