@@ -35,7 +35,7 @@ def scaled_dot_product_attention(
         score_bias: numbers added to the scores, broadcastable to (…, T, S), such as alibi_bias; −inf hides a key.
     Returns: (output, weights). Each row of weights sums to 1, or to 0 if the mask allows nothing. A row can become
         NaN if scores exceed the range of the dtype (65,504 in float16).
-    Errors: ValueError if the sizes do not fit, or the mask is not boolean or ambiguous (per row or per head).
+    Errors: ValueError if the sizes do not fit, if the mask is not boolean, or if it is ambiguous (per row or per head).
     Source: Vaswani et al. 2017, eq. 1.
     """
     _require_attention_sizes(query, key, value, dropout_p, mask, score_bias)

@@ -76,29 +76,26 @@ def spread() -> Measurement:
         f"divided by √d_k it is {statistics.fmean(divided):.1f} from d_k = {D_KS[0]} to {D_KS[-1]}",
         values=slopes,
         figures={"slopes": slopes, "divided": divided},
-        because="A score is a sum of d_k products. Their variances add, and the standard deviation is the root of the "
-        "variance. Whether trained queries and keys are independent is another question.",
+        because="A score is a sum of d_k products. Their variances add, and the standard deviation is the square root "
+        "of the variance. Whether trained queries and keys are independent is another question.",
     )
 
 
-def gradients(d_k: int, scaled: bool, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the length of the gradient of one output feature, for 500 queries over 64 keys, (500,) each.
-
-    The first is the gradient at the scores, which the softmax passes on; the second that at the query, where the
-    factor of the scores and the keys have been multiplied in.
-    """
-    q, k, v = drawn(seed, (500, d_k), (64, d_k), (64, 1))
-    q.requires_grad_()
+def gradient_at_scores(d_k: int, scaled: bool, seed: int) -> torch.Tensor:
+    """Return the norm of the output's gradient with respect to each query's scores, (500,)."""
+    q, k, v = drawn(seed, (500, d_k), (64, d_k), (64, 1))  # random, variance 1
     scores = q @ k.T / (math.sqrt(d_k) if scaled else 1)  # (500, 64)
-    at_scores, at_queries = torch.autograd.grad((scores.softmax(dim=-1) @ v).sum(), [scores, q])
-    return at_scores.norm(dim=-1), at_queries.norm(dim=-1)
+    scores.requires_grad_()
+    output = scores.softmax(dim=-1) @ v  # (500, 1)
+    output.sum().backward()
+    return scores.grad.norm(dim=-1)
 
 
 def vanishing_verdict(median: list[float], mean: list[float]) -> str:
-    """Divide the gradient at the scores at d_k = 1024 by the same for scaled scores: the median query, and the mean.
+    """Divide the gradient without scaling at d_k = 1024 by the gradient with it: the median query, and the mean.
 
     confirmed: both ratios are below 0.1 for every seed
-    depends: one of them is, or for some seeds only
+    depends: only one of the ratios is below 0.1 for every seed, or a ratio is below 0.1 for only some seeds
     refuted: both are 0.1 or more for every seed
     """
     small = [ratio < 0.1 for ratio in (*median, *mean)]
@@ -115,8 +112,8 @@ def vanishing_verdict(median: list[float], mean: list[float]) -> str:
         "function into regions where it has extremely small gradients. To counteract this effect, we scale the dot "
         "products by 1/√d_k.",
     ),
-    control="the same queries, keys and values with scaled scores; the gradient is taken at the scores, so that "
-    "nothing but the softmax decides it",
+    control="the same queries, keys and values with scaled scores; the gradient is taken with respect to the "
+    "scores, so that it depends only on the softmax",
     verdict=vanishing_verdict,
     seeds=SEEDS,
 )
@@ -127,7 +124,7 @@ def vanishing() -> Measurement:
     median, mean, fewer = found
     for seed in SEEDS:
         for d_k in d_ks:
-            (plain, _), (scaled, _) = (gradients(d_k, scaling, seed) for scaling in (False, True))
+            plain, scaled = (gradient_at_scores(d_k, scaling, seed) for scaling in (False, True))
             median[d_k].append((plain.median() / scaled.median()).item())
             mean[d_k].append((plain.mean() / scaled.mean()).item())
             fewer[d_k].append((plain < scaled / 10).double().mean().item())
@@ -142,13 +139,13 @@ def vanishing() -> Measurement:
         values=median[1024],
         figures={"median": median[1024], "mean": mean[1024]},
         rows=(
-            ("gradient at the scores, not scaled over scaled", *(f"d_k = {d_k}" for d_k in d_ks)),
-            ("median query", *(share(median[d_k]) for d_k in d_ks)),
-            ("mean of all queries", *(share(mean[d_k]) for d_k in d_ks)),
-            ("queries with less than a tenth", *(lost[d_k] for d_k in d_ks)),
+            ("gradient left without the division", *(f"d_k = {d_k}" for d_k in d_ks)),
+            ("median of the queries", *(share(median[d_k]) for d_k in d_ks)),
+            ("mean of the queries", *(share(mean[d_k]) for d_k in d_ks)),
+            ("queries with less than a tenth left", *(lost[d_k] for d_k in d_ks)),
         ),
-        because="It depends on the query and on d_k. Where one key gets nearly all the weight, a small change of the "
-        "scores changes next to nothing. Queries whose two best keys have similar scores keep a gradient.",
+        because="It depends on the query and on d_k. Where one key gets nearly all the weight, a small change in the "
+        "scores has almost no effect. Queries whose two best keys have similar scores keep a gradient.",
     )
 
 
@@ -387,20 +384,20 @@ def unscaled_training(size: Size) -> Measurement:
     where = "nearly all the weight" if full > 0.95 else f"{full:.1f} of the weight"
     side = {d_model: "lower" if mean[d_model] < 0 else "higher" for d_model in (wide, narrow)}
     return Measurement(
-        measured=f"without the division the loss ends {abs(mean[wide]):.1f} nats per letter {side[wide]} at d_k = "
-        f"{wide}, where {where} of a query ends on one key, and {abs(mean[narrow]):.1f} {side[narrow]} at d_k = 4",
+        measured=f"without the division the final loss is {abs(mean[wide]):.1f} nats per letter {side[wide]} at d_k = "
+        f"{wide}, and {abs(mean[narrow]):.1f} {side[narrow]} at d_k = 4; at d_k = {wide} {where} of a query ends on "
+        "one key",
         values=costs[wide],
         figures={"wide": costs[wide], "narrow": costs[narrow]},
         rows=(
-            ("nats per letter that the missing division costs", *(f"seed {seed}" for seed in SEEDS)),
+            ("extra loss without the division, nats per letter", *(f"seed {seed}" for seed in SEEDS)),
             *(
                 (f"d_k = {d_k}", *(f"{round(cost, 2) + 0:.2f}".replace("-", "−") for cost in costs[d_model]))
                 for d_model, d_k in ((wide, wide), (narrow, 4))
             ),
         ),
-        because="It depends on the width of the heads and on the length of training: after four times the steps, wide "
-        "heads end higher for every seed. At the same learning rate, a step "
-        "changes an undivided score √d_k times as much.",
+        because="It depends on the width of the heads and on the length of training. With four times as many steps, "
+        "wide heads need the division for every seed.",
     )
 
 
@@ -486,6 +483,6 @@ def one_matrix(size: Size) -> Measurement:
         values=plain,
         figures={"plain": plain, "published": published},
         because="It depends on the form. With nothing else changed, a token's own key tends to fit its query best. "
-        "The paper hides each token from itself; then one matrix costs half as much, and nothing after four times the "
-        "steps.",
+        "In the paper's form no token attends to itself. There, one matrix costs half as much, and nothing with four "
+        "times as many steps.",
     )

@@ -234,6 +234,7 @@ def score_spread(d_ks: Sequence[int], unscaled: Sequence[float], scaled: Sequenc
 class Saturation(Drawing):
     """The weights p of one query, and p (1 − p) of each: how far a weight moves when its own score does.
 
+    weights: the largest first.
     mean_gradient: p (1 − p) averaged over many queries and all keys, drawn as a line.
     """
 
@@ -248,11 +249,11 @@ class Saturation(Drawing):
         self.headline = headline(figure)
         self.bars = left.bar(range(S), [0.0] * S, color=BLUE)
         self.slopes = right.bar(range(S), [0.0] * S, color=ORANGE)
-        left.set(ylim=(0, 1.08), xticks=range(S), xlabel="key", ylabel="weight p")
-        right.set(ylim=(0, 0.27), xticks=range(S), xlabel="key", ylabel="slope p (1 − p)")
+        left.set(ylim=(0, 1.08), xticks=range(S), xlabel="key, by weight", ylabel="weight p")
+        right.set(ylim=(0, 0.27), xticks=range(S), xlabel="key, by weight", ylabel="slope p (1 − p)")
         left.axhline(1 / S, color=GREY, linestyle=":")
         left.text(S - 0.4, 1 / S + 0.02, "equal weights", ha="right", fontsize=FONT - 1, color=INK)
-        self.mean = right.axhline(0, color=INK, linestyle="--", linewidth=1.2)
+        self.mean = right.axhline(0, color=INK, linestyle="--", linewidth=2)
         self.entropy = left.set_title(" ", fontsize=FONT)
         self.mean_text = right.set_title(" ", fontsize=FONT)
         fix_layout(figure)
@@ -265,28 +266,11 @@ class Saturation(Drawing):
             slope.set_height(p * (1 - p))
         self.mean.set_ydata([self.mean_gradient, self.mean_gradient])
         self.entropy.set_text(f"entropy {entropy(self.weights):.2f} of at most {np.log(S):.2f} nats")
-        self.mean_text.set_text(f"dashed: mean over many queries, {self.mean_gradient:.4f}")
+        self.mean_text.set_text(f"dashed: mean over all queries, {self.mean_gradient:.4f}")
         how = "divided by √d_k" if self.scaled else "not scaled"
         self.headline.set_text(
             f"d_k = {self.d_k}, scores {how}: the best key gets {self.weights.max():.2f} of the weight"
         )
-
-
-def gradient_range(d_ks: Sequence[int], unscaled: np.ndarray, scaled: np.ndarray) -> Figure:
-    """Draw the size of the gradient at the scores: percentiles 10, 50 and 90 over many queries, (3, number of d_ks)."""
-    figure, axes = new_figure(WIDE, 4.0)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.set(xticks=d_ks, xticklabels=map(str, d_ks), xlim=(d_ks[0] / 1.3, d_ks[-1] * 4), ylim=(1e-12, 1e3))
-    axes.set(xlabel="d_k: features of a query and of a key", ylabel="gradient that reaches the scores")
-    axes.minorticks_off()
-    for rows, color, marker, label in ((unscaled, ORANGE, "o", "not scaled"), (scaled, BLUE, "s", "divided by √d_k")):
-        axes.fill_between(d_ks, rows[0], rows[2], color=color, alpha=0.25, linewidth=0)
-        axes.plot(d_ks, rows[1], color=color, marker=marker)
-        axes.text(d_ks[-1] * 1.15, rows[1][-1], label, color=INK, fontsize=FONT, va="center")
-    title = f"d_k = {d_ks[-1]}, not scaled: half of the queries get a gradient under {unscaled[1, -1]:.0e}"
-    headline(figure).set_text(title)
-    return figure
 
 
 @dataclass

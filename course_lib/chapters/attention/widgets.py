@@ -144,30 +144,41 @@ def _drawn(n_queries: int, n_keys: int) -> tuple[Tensor, Tensor]:
 
 
 def saturation_sliders() -> LiveFigure:
-    """Show what d_k and the division by √d_k do to one query's weights, their entropy, and the slope p (1 − p)."""
+    """Show what d_k and the division by √d_k do to a typical query's weights, their entropy, and the slope p (1 − p).
+
+    The query is the one whose sorted weights are nearest to the mean over all queries, without the division and with
+    it: dividing the scores keeps the query.
+    """
     queries, keys = _drawn(N_QUERIES, 8)
 
     def weigh(d_k: int, scaled: bool) -> Tensor:
         scores = queries[:, :d_k] @ keys[:, :d_k].T  # (N_QUERIES, 8)
-        return (scores / math.sqrt(d_k) if scaled else scores).softmax(dim=-1)
+        p = (scores / math.sqrt(d_k) if scaled else scores).softmax(dim=-1)
+        return p.sort(dim=-1, descending=True).values
+
+    @cache
+    def typical(d_k: int) -> int:
+        both = [weigh(d_k, scaled) for scaled in (False, True)]
+        return int(sum((p - p.mean(dim=0)).norm(dim=-1) for p in both).argmin())
 
     def draw(d_k, scaled):
         p = weigh(d_k, scaled)
-        return figures.Saturation(p[0].numpy(), (p * (1 - p)).mean().item(), d_k, scaled)
+        return figures.Saturation(p[typical(d_k)].numpy(), (p * (1 - p)).mean().item(), d_k, scaled)
 
     def describe(d_k, scaled):
         p = weigh(d_k, scaled)
+        query = p[typical(d_k)]
         mean_entropy = -torch.xlogy(p, p).sum(dim=-1).mean().item()
         how = "divided by √d_k" if scaled else "not scaled"
-        one = f"largest weight {p[0].max():.2f}, entropy {figures.entropy(p[0].numpy()):.2f} nats"
+        one = f"largest weight {query.max():.2f}, entropy {figures.entropy(query.numpy()):.2f} nats"
         return (
-            f"d_k = {d_k}, {how}. This query: {one}. "
-            f"Mean over {N_QUERIES:,} such queries: entropy {mean_entropy:.2f} nats; over them and their 8 keys: "
-            f"p(1 − p) {(p * (1 - p)).mean():.4f}, at most 0.25."
+            f"d_k = {d_k}, {how}. A typical query: {one}. "
+            f"Means over {N_QUERIES:,} queries: entropy {mean_entropy:.2f} nats, "
+            f"p(1 − p) {(p * (1 - p)).mean():.4f} (it can be at most 0.25)."
         )
 
     controls = {
-        "d_k": widgets.SelectionSlider(options=D_KS, value=64, description="d_k"),
+        "d_k": widgets.SelectionSlider(options=D_KS, value=1, description="d_k"),
         "scaled": widgets.Checkbox(value=False, description="divide the scores by √d_k", indent=False),
     }
     return LiveFigure(draw, controls, describe)
@@ -286,8 +297,8 @@ def head_viewer(model: DecoderOnly, tokenizer: WordTokenizer, text: str, layer: 
 
     def describe(layer, head, query):
         row = layers[layer][head][query]
-        top = ", ".join(f"{tokens[i]} (position {i}) {row[i]:.2f}" for i in (-row).argsort(kind="stable")[:3])
-        return f"Layer {layer}, head {head}: position {query}, “{tokens[query]}”, looks most at {top}."
+        top = "; ".join(f"“{tokens[i]}” (position {i}): {row[i]:.2f}" for i in (-row).argsort(kind="stable")[:3])
+        return f"Layer {layer}, head {head}: “{tokens[query]}” (position {query}) puts its largest weights on {top}."
 
     controls = {
         "layer": dropdown("layer", list(range(len(layers))), layer),
