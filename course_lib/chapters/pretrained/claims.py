@@ -625,16 +625,17 @@ def lead(logits: Tensor, animal: int, thing: int) -> Tensor:
 def two_routes(model: DecoderOnly, tokenizer: WordTokenizer) -> list[tuple[str, str, float, float]]:
     """Take the attention of layer 2, at the last token, from the run on the other text of a pair, or from the same run.
 
-    Returns: the adjective in the text and in the run that the attention is from; how far the animal of the story leads
+    Returns: the adjectives in the texts and in the runs that the attention is from; how far the animal of the story leads
     its thing, and how far the mean of all other animals leads that of all other things. Means of PAIRS, in nats.
     """
     kinds = [[tokenizer.id(word) for word in CLASSES[kind]] for kind in ("animal", "thing")]
+    adjectives = [", ".join(words) for words in list(zip(*PAIRS))[2:]]  # those of the animals, those of the things
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for (*texts, _), (animal, thing, *_) in zip(it_texts(tokenizer), PAIRS):
         nouns = tokenizer.id(animal), tokenizer.id(thing)
         others = [[i for i in ids if i not in nouns] for ids in kinds]
-        for own, ids in zip(("tired …", "soft …"), texts):
-            for of, source in zip(("tired …", "soft …"), texts):
+        for own, ids in zip(adjectives, texts):
+            for of, source in zip(adjectives, texts):
                 one, other = torch.tensor([ids]), torch.tensor([source])  # (1, T)
                 with torch.no_grad():
                     logits = model(one) + patch(model, one, other, "blocks.2.attention", positions=[-1])
