@@ -625,8 +625,8 @@ def lead(logits: Tensor, animal: int, thing: int) -> Tensor:
 def two_routes(model: DecoderOnly, tokenizer: WordTokenizer) -> list[tuple[str, str, float, float]]:
     """Take the attention of layer 2, at the last token, from the run on the other text of a pair, or from the same run.
 
-    Returns: the adjectives in the texts and in the runs that the attention is from; how far the animal of the story leads
-    its thing, and how far the mean of all other animals leads that of all other things. Means of PAIRS, in nats.
+    Returns: the adjectives in the texts and in the runs that the attention is from; how far the animal of the story
+    leads its thing, and how far the mean of all other animals leads that of all other things. Means of PAIRS, in nats.
     """
     kinds = [[tokenizer.id(word) for word in CLASSES[kind]] for kind in ("animal", "thing")]
     adjectives = [", ".join(words) for words in list(zip(*PAIRS))[2:]]  # those of the animals, those of the things
