@@ -320,3 +320,9 @@ def test_one_head_of_block_1_carries_the_answer_and_the_head_of_the_map_less_tha
         "after block 1 it is there"
     )
     assert abs(measured.carried(model, "blocks.0", positions=[-1])) < 0.05, "and before it is not"
+
+
+def test_the_attention_of_block_2_decides_between_the_nouns_of_the_story_and_not_between_the_kinds(tinytown):
+    (_, _, both, kind), (_, _, looked_up, same_kind), *_ = measured.two_routes(*tinytown)
+    assert abs(looked_up) < 0.3 * both
+    assert min(kind, same_kind) > 1

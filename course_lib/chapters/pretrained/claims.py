@@ -472,12 +472,16 @@ def topics_found(seed: int) -> dict[str, float]:
     trained, topics = topic_vectors(model, tokenizer, stories)
     untrained, _ = topic_vectors(fresh, tokenizer, stories)
     drawn = lines_by_words(tokenizer, stories, fresh.token_embedding.weight.detach())
-    fresh.token_embedding.weight.data = model.token_embedding.weight.data.clone()
+    rows = model.token_embedding.weight.detach()
+    fresh.token_embedding.weight.data *= rows.norm() / fresh.token_embedding.weight.data.norm()
+    scaled, _ = topic_vectors(fresh, tokenizer, stories)
+    fresh.token_embedding.weight.data = rows.clone()
     on_table, _ = topic_vectors(fresh, tokenizer, stories)
     counted = lines_by_words(tokenizer, stories, torch.eye(len(tokenizer)))
-    table = lines_by_words(tokenizer, stories, model.token_embedding.weight.detach())
+    table = lines_by_words(tokenizer, stories, rows)
     ways = {"trained": trained, "random blocks on the trained table": on_table, "the trained table, no blocks": table}
     ways |= {"words counted": counted, "a random table, no blocks": drawn, "everything random": untrained}
+    ways |= {"everything random, table scaled up": scaled}
     chance = sum((topics.count(topic) / len(topics)) ** 2 for topic in set(topics))
     return {way: nearest_has_the_topic(vectors, topics) for way, vectors in ways.items()} | {"chance": chance}
 
@@ -616,6 +620,28 @@ def grouped_sentences() -> Measurement:
 def lead(logits: Tensor, animal: int, thing: int) -> Tensor:
     """Return how far the animal leads the thing after the last token, in nats: logits (B, T, V) -> (B,)."""
     return logits[:, -1, animal] - logits[:, -1, thing]
+
+
+def two_routes(model: DecoderOnly, tokenizer: WordTokenizer) -> list[tuple[str, str, float, float]]:
+    """Take the attention of layer 2, at the last token, from the run on the other text of a pair, or from the same run.
+
+    Returns: the adjectives in the texts and in the runs that the attention is from; how far the animal of the story
+    leads its thing, and how far the mean of all other animals leads that of all other things. Means of PAIRS, in nats.
+    """
+    kinds = [[tokenizer.id(word) for word in CLASSES[kind]] for kind in ("animal", "thing")]
+    adjectives = [", ".join(words) for words in list(zip(*PAIRS))[2:]]  # those of the animals, those of the things
+    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for (*texts, _), (animal, thing, *_) in zip(it_texts(tokenizer), PAIRS):
+        nouns = tokenizer.id(animal), tokenizer.id(thing)
+        others = [[i for i in ids if i not in nouns] for ids in kinds]
+        for own, ids in zip(adjectives, texts):
+            for of, source in zip(adjectives, texts):
+                one, other = torch.tensor([ids]), torch.tensor([source])  # (1, T)
+                with torch.no_grad():
+                    logits = model(one) + patch(model, one, other, "blocks.2.attention", positions=[-1])
+                outside = logits[0, -1, others[0]].mean() - logits[0, -1, others[1]].mean()
+                found.setdefault((own, of), []).append((lead(logits, *nouns).item(), outside.item()))
+    return [(*names, *map(statistics.fmean, zip(*leads))) for names, leads in found.items()]
 
 
 def referent_texts(
