@@ -306,9 +306,14 @@ def start_with(model: DecoderOnly, start: str, gain: float = 1.0) -> None:
 def small_model(arrangement: str, n_layers: int, vocab_size: int) -> DecoderOnly:
     """A decoder of width 32 with RoPE, two heads, in one of the ARRANGEMENTS."""
     config = TransformerConfig(
-        vocab_size=vocab_size, d_model=32, n_heads=2, n_layers=n_layers, max_seq_len=T, positions="rope",
+        vocab_size=vocab_size,
+        d_model=32,
+        n_heads=2,
+        n_layers=n_layers,
+        max_seq_len=T,
+        positions="rope",
         norm_position="post" if arrangement == "post-norm" else "pre",
-    )  # fmt: skip
+    )
     return rearrange(DecoderOnly(config), arrangement)
 
 
@@ -348,9 +353,15 @@ def beside_an_encoder(order: str, depth: int, seed: int = 0) -> list[float]:
     the first matrix of its feed-forward network; the rest as in `stack_profile`. order: "pre" or "post"."""
     torch.manual_seed(seed)
     config = TransformerConfig(
-        vocab_size=64, d_model=32, n_heads=2, n_layers=depth, max_seq_len=T, norm_position=order,
-        positions="sinusoidal", family="encoder-decoder",
-    )  # fmt: skip
+        vocab_size=64,
+        d_model=32,
+        n_heads=2,
+        n_layers=depth,
+        max_seq_len=T,
+        norm_position=order,
+        positions="sinusoidal",
+        family="encoder-decoder",
+    )
     model = EncoderDecoder(config)
     xavier([*model.encoder.blocks, *model.decoder.blocks])
     nn.init.normal_(model.encoder.token_embedding.weight)
@@ -671,10 +682,12 @@ def large_rates_verdict(rates: Mapping[str, float], runs: Mapping[str, int]) -> 
     helps = [
         rates[after] >= 2 * rates[before] and runs[after] >= runs[before] + 3
         for before, after in (
-            ("post_large", "pre_large"), ("post_small", "pre_small"),
-            ("post_large", "post_small"), ("pre_large", "pre_small"),
+            ("post_large", "pre_large"),
+            ("post_small", "pre_small"),
+            ("post_large", "post_small"),
+            ("pre_large", "pre_small"),
         )
-    ]  # fmt: skip
+    ]
     return "confirmed" if all(helps) else "depends" if any(helps) else "refuted"
 
 

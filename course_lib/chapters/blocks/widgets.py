@@ -116,9 +116,14 @@ def _stacked(wire: Callable | None, arrangement: str, depth: int, gain: float) -
     rng = torch.Generator().manual_seed(0)
     x = torch.randn(1, 16, 32, generator=rng)  # (B, T, d_model)
     config = TransformerConfig(
-        vocab_size=2, d_model=32, n_heads=2, n_layers=1, max_seq_len=16, family="encoder",
+        vocab_size=2,
+        d_model=32,
+        n_heads=2,
+        n_layers=1,
+        max_seq_len=16,
+        family="encoder",
         norm_position=arrangement.removesuffix("-norm"),
-    )  # fmt: skip
+    )
     streams: list[Tensor] = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
