@@ -142,6 +142,14 @@ def test_the_lens_curve_draws_its_control_beside_it():
     assert lines[0].get_linestyle() != lines[1].get_linestyle()
 
 
+# --------------------------------------------------------------------------------------------------------- two effects
+def test_each_part_has_a_bar_for_its_direct_and_one_for_its_total_effect():
+    axes = figures.effects({"a": 0.2, "b": -0.05}, {"a": 1.01, "b": 0.0}, "title").axes[0]
+    assert [bar.get_width() for bar in axes.patches] == [0.2, -0.05, 1.01, 0.0]
+    assert [text.get_text() for text in axes.texts] == ["20% direct", "-5% direct", "101% total", "0% total"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
+
+
 # ------------------------------------------------------------------------------------------------------ the first guess
 @pytest.mark.parametrize(
     ("std", "tied"),

@@ -302,7 +302,7 @@ def asked(tokenizer: WordTokenizer, one: str, other: str) -> Tensor:
     return torch.tensor([tokenizer.encode(story, end=False)])
 
 
-def carried(model: DecoderOnly, tokenizer: WordTokenizer, at: str) -> float:
+def total_effect(model: DecoderOnly, tokenizer: WordTokenizer, at: str) -> float:
     """Return how far the answer changes if `at` is taken from the exchanged story: the mean over five pairs.
 
     0: as before; 1/2: a tie; 1: as in the exchanged story.
@@ -450,8 +450,8 @@ def lens(size: Size) -> Measurement:
         values=(*means, *readable),
         figures={"lens": means, "fitted": readable},
         rows=(
-            ("tokens that a block predicts worse", "logit lens", "fitted reader"),
-            ("in the block with most of them", *(f"{5 * round(20 * share)}%" for share in worse)),
+            ("tokens whose loss rises by over 0.1 nats", "logit lens", "fitted reader"),
+            ("in the worst of the four blocks", *(f"{5 * round(20 * share)}%" for share in worse)),
         ),
         because="In this one model each block improves the prediction on average, and the first contributes most. The "
         "lens reads early blocks badly. For a single token a block may undo what an earlier one wrote.",

@@ -227,6 +227,26 @@ def lens_curve(losses: Sequence[float], limit: float, title: str, fitted: Sequen
     return figure
 
 
+def effects(direct: Mapping[str, float], total: Mapping[str, float], title: str) -> Figure:
+    """Draw two bars for each part: its direct effect on the answer, and its total effect.
+
+    direct, total: name of a part -> its effect, as a fraction; both have the same names.
+    """
+    figure, axes = new_figure(WIDE, 1.2 + 0.45 * len(total))
+    rows = np.arange(len(total))
+    for name, values, shift, colour in (("direct", direct, -0.2, ORANGE), ("total", total, 0.2, BLUE)):
+        axes.barh(rows + shift, [values[part] for part in total], 0.38, color=colour)
+        for row, part in enumerate(total):
+            told = f"{round(100 * values[part])}% {name}"
+            axes.text(max(values[part], 0) + 0.01, row + shift, told, va="center", fontsize=FONT - 2, color=INK)
+    axes.axvline(0, color=GREY, linewidth=1)
+    axes.set(xlim=(min(-0.1, *direct.values()), 1.2), ylim=(len(total) - 0.5, -0.5), xlabel="effect on the answer (%)")
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100"])
+    axes.set_yticks(rows, list(total))
+    headline(figure).set_text(title)
+    return figure
+
+
 # ------------------------------------------------------------------------------------------------------ the first guess
 @dataclass
 class FirstGuess(Drawing):
