@@ -177,7 +177,7 @@ class LensTable(Drawing):
         axes.set(xlim=(-0.5, k - 0.5), ylim=(depths - 0.5, -0.5))
         axes.spines[:].set_visible(False)
         axes.set_yticks(range(depths), self.rows)
-        axes.set_xticks(range(k), ["most probable", *(f"{place}." for place in range(2, k + 1))])
+        axes.set_xticks(range(k), ["most probable", *("2nd", "3rd", "4th", "5th")[: k - 1]])
         axes.tick_params(length=0)
         axes.set_xlabel("next word, and its probability")
         self.headline = headline(figure)
@@ -296,5 +296,5 @@ class FirstGuess(Drawing):
             bar.set(x=edge, width=edges[1] - edges[0], height=share)
         self.right.set_xlim(-largest, largest)
         self.right.set_ylim(0, 1.1 * shares.max())
-        more = "is ln V" if abs(loss - self.ln_v) < 0.05 * self.ln_v else f"is {loss / self.ln_v:.1f} times ln V"
+        more = "is near ln V" if abs(loss - self.ln_v) < 0.05 * self.ln_v else f"is {loss / self.ln_v:.1f} times ln V"
         self.headline.set_text(f"{self.name.capitalize()}, embeddings with std {self.std:g}: the first loss {more}")

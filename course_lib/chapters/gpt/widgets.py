@@ -240,7 +240,7 @@ def _try_tie(function: Callable, std: float) -> tuple[Tensor, float, float, str]
     """Return as first_guess of a model that your function has tied, and what went wrong: then it is the untied
     model's."""
     model = measured.untrained(std, tied=False)
-    ids, targets = torch.randint(model.config.vocab_size, (2, 8, measured.T)).unbind()
+    ids, targets = torch.randint(model.config.vocab_size, (2, measured.TEXTS, measured.T)).unbind()
     try:
         function(model)
         with evaluating(model):
