@@ -113,8 +113,8 @@ def initial_loss() -> Measurement:
             ("N(0, 1)", "its own table, N(0, 0.02²)", f"{statistics.fmean(untied):.2f}"),
         ),
         because="It depends on the width. The expected gap is about half the variance of the logits, 0.02² · d_model "
-        "/ 2: 0.03 nats at our width. Random targets shift it by a few hundredths. With 4,096 features (Llama 3 8B) it would "
-        "be 0.8 nats.",
+        "/ 2: 0.03 nats at our width. Random targets shift it by a few hundredths. With 4,096 features (Llama 3 8B) it "
+        "would be 0.8 nats.",
     )
 
 
@@ -447,8 +447,8 @@ def lens(size: Size) -> Measurement:
     often = "with every block" if lens_verdict(means, readable) == "confirmed" else "on the whole"
     worse = [(each[1:] > each[:-1] + 0.1).float().mean(dim=1).max().item() for each in (lensed, fitted)]
     return Measurement(
-        measured=f"the loss falls {often}: with the lens from {means[1]:.1f} nats after the first to {means[-1]:.1f} "
-        f"after the last, and with fitted readers from {readable[1]:.1f} to {readable[-1]:.1f}",
+        measured=f"the loss falls {often}, from {means[1]:.1f} nats after the first to {means[-1]:.1f} after the last "
+        f"with the lens, and from {readable[1]:.1f} to {readable[-1]:.1f} with fitted readers",
         values=(*means, *readable),
         figures={"lens": means, "fitted": readable},
         rows=(
