@@ -116,7 +116,7 @@ def test_the_last_row_of_the_lens_is_what_the_model_says(model):
         assert said == [f"{tokenizer.tokens[i]}  {p:.2f}" for p, i in zip(best.values.tolist(), best.indices.tolist())]
         word = tokenizer.tokens[best.indices[0]]
         assert viewer.drawing.headline.get_text().startswith(
-            f"After “{TOKENS[place]}” (position {place}) the model predicts “{word}” from "
+            f"After “{TOKENS[place]}” (position {place}) the lens shows “{word}” from "
         )
         assert viewer.drawing.cells[-1][0].get_linewidth() == 3, "the answer is framed"
 

@@ -321,8 +321,8 @@ def total_effect(model: DecoderOnly, tokenizer: WordTokenizer, at: str) -> float
 
 
 def logit_lens(model: DecoderOnly, ids: Tensor) -> Tensor:
-    """Return what the model would predict if it stopped early: logits (n_layers + 1, B, T, V), from the stream at its
-    start and after every block, each through the final norm and the output head.
+    """Return what the last step makes of the stream: logits (n_layers + 1, B, T, V), from the
+    stream at its start and after every block, each through the final norm and the output head.
 
     Source: nostalgebraist 2020, "interpreting GPT: the logit lens".
     """
@@ -452,8 +452,8 @@ def lens(size: Size) -> Measurement:
         values=(*means, *readable),
         figures={"lens": means, "fitted": readable},
         rows=(
-            ("tokens whose loss rises by over 0.1 nats", "logit lens", "fitted reader"),
-            ("in the worst of the four blocks", *(f"{5 * round(20 * share)}%" for share in worse)),
+            ("tokens for which a block raises the loss by over 0.1 nats", "logit lens", "fitted reader"),
+            ("the block with the most such tokens", *(f"{5 * round(20 * share)}%" for share in worse)),
         ),
         because="In this one model (seeds choose the readers’ training stories) each block improves the prediction on "
         "average, the first most. The lens reads early blocks badly. For a single token a block may undo what an "

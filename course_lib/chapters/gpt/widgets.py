@@ -107,7 +107,7 @@ def trace_explorer(
 def lens_viewer(
     model: DecoderOnly, tokenizer: WordTokenizer, text: str, place: int | None = None, function: Callable | None = None
 ) -> LiveFigure:
-    """Show what the model would say at each position of a text, if it stopped after block 1, 2, …
+    """Show what the last step makes of the stream after block 1, 2, … at each position of a text: the logit lens.
 
     Args:
         function: your own way from ids to logits, gpt_forward(parts, ids), given the first blocks only.
@@ -134,7 +134,7 @@ def lens_viewer(
     def title(place: int) -> str:
         if problem:
             return "No logits to show"
-        return f"After “{tokens[place]}” (position {place}) the model predicts {settled(place)}"
+        return f"After “{tokens[place]}” (position {place}) the lens shows {settled(place)}"
 
     def draw(place):
         table = words(place)
