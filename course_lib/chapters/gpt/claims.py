@@ -452,8 +452,11 @@ def lens(size: Size) -> Measurement:
         values=(*means, *readable),
         figures={"lens": means, "fitted": readable},
         rows=(
-            ("tokens for which a block raises the loss by over 0.1 nats", "logit lens", "fitted reader"),
-            ("the block with the most such tokens", *(f"{5 * round(20 * share)}%" for share in worse)),
+            ("loss of single tokens", "logit lens", "fitted reader"),
+            (
+                "highest percentage of tokens whose loss one block raises by over 0.1 nats",
+                *(f"{5 * round(20 * share)}%" for share in worse),
+            ),
         ),
         because="In this one model (seeds choose the readers’ training stories) each block improves the prediction on "
         "average, the first most. The lens reads early blocks badly. For a single token a block may undo what an "
