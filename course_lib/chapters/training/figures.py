@@ -214,6 +214,29 @@ def moves(shares: Mapping[str, Sequence[float]]) -> Figure:
     return figure
 
 
+def schedules(every: int, runs: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Figure:
+    """Draw the learning rate over the steps at the left, and the loss on new stories at the right.
+
+    every: steps from one figure to the next. runs: name -> (rates, losses), both from step 0, the runs of one peak in
+    pairs: constant, then decayed."""
+    figure, (left, right) = new_panels(WIDE, 3.6, columns=2, width_ratios=(1, 1.4))
+    for i, (name, (rates, losses)) in enumerate(runs.items()):
+        line = {"linestyle": "--" if i % 2 else "-", "color": COLOURS[i // 2], "linewidth": 1.8}
+        steps = [every * j for j in range(len(losses))]
+        left.plot(steps, rates, **line)
+        right.plot(steps, losses, label=name, **line)
+    left.set(xlabel="step", ylabel="learning rate", xlim=(0, steps[-1]), ylim=(0, None))
+    peaks = sorted({0.0, *(max(rates) for rates, _ in runs.values())})
+    left.set_yticks(peaks, [f"{rate:g}" for rate in peaks])
+    right.set(xlabel="step", ylabel="loss on new stories (nats)", xlim=(0, steps[-1]), yscale="log", ylim=(1, 6.5))
+    right.set_yticks([1, 1.2, 1.5, 2, 3, 4, 6], ["1", "1.2", "1.5", "2", "3", "4", "6"])
+    right.minorticks_off()
+    right.legend(frameon=False, fontsize=FONT, loc="upper right")
+    last = min(runs, key=lambda name: runs[name][1][-1])
+    headline(figure).set_text(f"The run “{last}” ends lowest")
+    return figure
+
+
 def sweep(lines: Mapping[str, Mapping[float, Sequence[float | None]]], entropy: float, title: str) -> Figure:
     """Draw the loss over the peak rate: the mean of the seeds as a line, each seed as a dot, the lowest mean ringed.
 

@@ -31,7 +31,7 @@ from course_lib.course.files import read_json, save_json
 from course_lib.gpt import IGNORED, DecoderOnly, evaluating
 from course_lib.pretrained import load_text
 from course_lib.tinytown import Batches, Tinytown, WordTokenizer
-from course_lib.training import TrainingDiverged, train
+from course_lib.training import TrainingDiverged, learning_rate, train
 
 Bar = Callable[[Iterable], Iterable]
 
@@ -42,15 +42,18 @@ SWEEP_STEPS, WARMUP = 300, 30
 SHAPES = ("lowered", "lowered, no warm-up", "kept")
 
 
-def swept(rate: float, shape: str, seed: int) -> float | None:
+def swept(
+    rate: float, shape: str, seed: int, on_step: Callable[[int, nn.Module], None] | None = None
+) -> float | None:
     """Return the held-out loss of a model of 32 features after SWEEP_STEPS at this peak rate; None if it diverged.
 
     shape: one of SHAPES, "lowered" along the cosine or "kept" to the end, both after a warm-up unless it says none.
+    on_step: called with each step and the model, as by `train`.
     """
     model, warmup = small_model(seed=seed), 0 if "no warm-up" in shape else WARMUP
     floor = rate if shape == "kept" else 0.0
     try:
-        train(model, story_batches(ROWS, seed), SWEEP_STEPS, rate, warmup, floor, progress=False)
+        train(model, story_batches(ROWS, seed), SWEEP_STEPS, rate, warmup, floor, on_step=on_step, progress=False)
     except TrainingDiverged:
         return None
     return held_out_loss(model, 100)
@@ -70,6 +73,39 @@ def record_sweep(bar: Bar) -> Iterator[dict[str, Any]]:
 def recorded_sweep(shape: str) -> dict[float, list[float | None]]:
     """Return the recorded losses of a shape: peak rate -> one of each seed, None where it diverged."""
     return {float(rate): losses for rate, losses in recorded("sweep")[shape].items()}
+
+
+CURVE_EVERY = 10  # steps
+FOUR = {  # name of a run -> its peak rate and its shape
+    "0.005, constant": (0.005, "kept"),
+    "0.005, decayed": (0.005, "lowered"),
+    "0.02, constant": (0.02, "kept"),
+    "0.02, decayed": (0.02, "lowered"),
+}
+
+
+def record_curves(bar: Bar) -> Iterator[dict[str, list[float]]]:
+    """The four runs that compare constant rates with decayed ones, seed 0: the held-out loss every CURVE_EVERY steps."""
+    found: dict[str, list[float]] = {name: [] for name in FOUR}
+    for name, (rate, shape) in bar(FOUR.items()):
+
+        def watch(step: int, model: nn.Module, losses: list[float] = found[name]) -> None:
+            if step % CURVE_EVERY == 0:
+                losses.append(round(held_out_loss(model, 100), 3))
+
+        swept(rate, shape, 0, watch)
+        yield found
+
+
+def recorded_curves() -> dict[str, tuple[list[float], list[float]]]:
+    """Return the recorded curves of FOUR: name -> the learning rate, and the held-out loss, every CURVE_EVERY steps."""
+    at = range(0, SWEEP_STEPS + 1, CURVE_EVERY)
+    floors = {"kept": 1, "lowered": 0}  # as a fraction of the peak
+    rates = {
+        name: [learning_rate(step, peak, WARMUP, SWEEP_STEPS, floors[shape] * peak) for step in at]
+        for name, (peak, shape) in FOUR.items()
+    }
+    return {name: (rates[name], losses) for name, losses in recorded("curves").items()}
 
 
 # ------------------------------------------------------------------------------------------ loss over size and tokens
@@ -106,7 +142,7 @@ WATCHED = (
     0, 20, 40, 60, 80, 100, 130, 160, 200, 250, 300, 350, 400, 500, 600, 700, 800, 900, 1000, 1200, 1400, 1600, 1800,
     2000, 2300, 2600, 3000,
 )  # fmt: skip
-ABILITIES = ("capitals", "who bit whom", "it: the animal", "it: the thing", "copying")
+ABILITIES = ("capitals", "who bit whom", "it: the animal", "it: the thing", "repeating")
 
 
 class AbilityProbe:
@@ -127,7 +163,7 @@ class AbilityProbe:
                 for probe, ability in (
                     ("capitals", "capitals"),
                     ("who_bit_whom", "who bit whom"),
-                    ("copying", "copying"),
+                    ("copying", "repeating"),
                 ):
                     found[ability] += [(row, position) for position in PROBES[probe](step)]
                 names = {position: word.name for position, word, _ in step.said}
@@ -250,6 +286,7 @@ def record_shakespeare(bar: Bar) -> Iterator[dict[str, Any]]:
 # Name -> what trains it, with more after each run, and what it is.
 RECORDS: dict[str, tuple[Callable[[Bar], Iterator[Any]], str]] = {
     "sweep": (record_sweep, "five learning rates, with and without warm-up, three seeds: about two minutes"),
+    "curves": (record_curves, "four of these runs while they train, one seed: about half a minute"),
     "scaling": (record_scaling, "three widths, four budgets, three seeds, and one run to predict: about six minutes"),
     "abilities": (record_abilities, "what a model can do after 27 numbers of steps, three seeds: about four minutes"),
     "shakespeare": (record_shakespeare, "letters of real text: about a minute; needs tinyshakespeare"),
