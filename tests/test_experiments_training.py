@@ -297,6 +297,14 @@ def test_the_record_holds_what_the_chapter_asks_it_for():
     abilities = records.recorded("abilities")
     assert set(abilities["seed 0"]["right"]) == set(records.ABILITIES)
     assert len(abilities["steps"]) == len(abilities["seed 0"]["loss"])
+    curves = records.recorded_curves()
+    assert list(curves) == list(records.FOUR)
+    for name, (peak, shape) in records.FOUR.items():
+        rates, losses = curves[name]
+        assert len(rates) == len(losses) == records.SWEEP_STEPS // records.CURVE_EVERY + 1
+        assert max(rates) == peak
+        assert rates[-1] == (peak if shape == "kept" else 0)
+        assert losses[-1] == records.recorded_sweep(shape)[peak][0], "the curve ends where the table says"
 
 
 def test_a_record_is_named_in_the_help_and_an_unknown_one_is_refused(capsys):

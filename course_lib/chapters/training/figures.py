@@ -231,7 +231,7 @@ def schedules(every: int, runs: Mapping[str, tuple[Sequence[float], Sequence[flo
     right.set(xlabel="step", ylabel="loss on new stories (nats)", xlim=(0, steps[-1]), yscale="log", ylim=(1, 6.5))
     right.set_yticks([1, 1.2, 1.5, 2, 3, 4, 6], ["1", "1.2", "1.5", "2", "3", "4", "6"])
     right.minorticks_off()
-    right.legend(frameon=False, fontsize=FONT, loc="upper right")
+    right.legend(title="peak rate", frameon=False, fontsize=FONT, title_fontsize=FONT, loc="upper right")
     last = min(runs, key=lambda name: runs[name][1][-1])
     headline(figure).set_text(f"The run “{last}” ends lowest")
     return figure

@@ -42,9 +42,7 @@ SWEEP_STEPS, WARMUP = 300, 30
 SHAPES = ("lowered", "lowered, no warm-up", "kept")
 
 
-def swept(
-    rate: float, shape: str, seed: int, on_step: Callable[[int, nn.Module], None] | None = None
-) -> float | None:
+def swept(rate: float, shape: str, seed: int, on_step: Callable[[int, nn.Module], None] | None = None) -> float | None:
     """Return the held-out loss of a model of 32 features after SWEEP_STEPS at this peak rate; None if it diverged.
 
     shape: one of SHAPES, "lowered" along the cosine or "kept" to the end, both after a warm-up unless it says none.
@@ -85,7 +83,7 @@ FOUR = {  # name of a run -> its peak rate and its shape
 
 
 def record_curves(bar: Bar) -> Iterator[dict[str, list[float]]]:
-    """The four runs that compare constant rates with decayed ones, seed 0: the held-out loss every CURVE_EVERY steps."""
+    """The four runs that compare constant with decayed rates, seed 0: the held-out loss every CURVE_EVERY steps."""
     found: dict[str, list[float]] = {name: [] for name in FOUR}
     for name, (rate, shape) in bar(FOUR.items()):
 
