@@ -283,8 +283,8 @@ def test_what_the_chapter_shows_as_recorded_is_what_training_gives(monkeypatch):
     run = records.scaled(first["d_model"], records.BUDGETS[0], first["seed"])
     assert (run.parameters, run.tokens) == (first["parameters"], first["tokens"])
     assert run.loss == pytest.approx(first["loss"], abs=0.05)
-    losses = records.recorded_sweep("lowered, no warm-up")[0.02]
-    assert records.swept(0.02, "lowered, no warm-up", seed=1) == pytest.approx(losses[1], abs=0.05)
+    losses = records.recorded_sweep("decayed, no warm-up")[0.02]
+    assert records.swept(0.02, "decayed, no warm-up", seed=1) == pytest.approx(losses[1], abs=0.05)
     for d_model, loss in training.AT_THEIR_OWN.items():
         assert training.train_at_scale(d_model, 150).loss == pytest.approx(loss, abs=0.05)
 
@@ -303,7 +303,7 @@ def test_the_record_holds_what_the_chapter_asks_it_for():
         rates, losses = curves[name]
         assert len(rates) == len(losses) == records.SWEEP_STEPS // records.CURVE_EVERY + 1
         assert max(rates) == peak
-        assert rates[-1] == (peak if shape == "kept" else 0)
+        assert rates[-1] == (peak if shape == "constant" else 0)
         assert losses[-1] == records.recorded_sweep(shape)[peak][0], "the curve ends where the table says"
 
 

@@ -27,9 +27,9 @@ def step_boxes(
         "batch": f"{text}…\n+ {rows - 1} stories\nids {ids}",
         "inputs, targets": f"inputs … was the\ntargets … the dog\n{(rows, width)} each",
         "logits": f"{logits}:\na score for every\npossible next token",
-        "loss": f"mean of {rows * width} × −ln p:\n{loss:.1f} nats",
-        "gradient": f"{numbers},\nas one vector\n{gradient:.1f} long",
-        "clipped gradient": f"× {1 / gradient:.2f}:\n1.0 long",
+        "loss": f"mean of {rows * width} values\nof −ln p: {loss:.1f} nats",
+        "gradient": f"{numbers};\nthis vector’s\nlength is {gradient:.1f}",
+        "clipped gradient": f"× {1 / gradient:.2f}:\nlength 1.0",
         "AdamW": "m / √v is ±1\nin the first step;\nrate 0.005",
         "weights": f"{numbers},\nmoved by {moved:.3f}\n(median)",
     }

@@ -39,17 +39,17 @@ Bar = Callable[[Iterable], Iterable]
 # ------------------------------------------------------------------------------------------------- the rate, by itself
 RATES = (0.005, 0.01, 0.02, 0.04, 0.08)
 SWEEP_STEPS, WARMUP = 300, 30
-SHAPES = ("lowered", "lowered, no warm-up", "kept")
+SHAPES = ("decayed", "decayed, no warm-up", "constant")
 
 
 def swept(rate: float, shape: str, seed: int, on_step: Callable[[int, nn.Module], None] | None = None) -> float | None:
     """Return the held-out loss of a model of 32 features after SWEEP_STEPS at this peak rate; None if it diverged.
 
-    shape: one of SHAPES, "lowered" along the cosine or "kept" to the end, both after a warm-up unless it says none.
+    shape: one of SHAPES, "decayed" along the cosine or "constant" to the end, both after a warm-up unless it says none.
     on_step: called with each step and the model, as by `train`.
     """
     model, warmup = small_model(seed=seed), 0 if "no warm-up" in shape else WARMUP
-    floor = rate if shape == "kept" else 0.0
+    floor = rate if shape == "constant" else 0.0
     try:
         train(model, story_batches(ROWS, seed), SWEEP_STEPS, rate, warmup, floor, on_step=on_step, progress=False)
     except TrainingDiverged:
@@ -75,10 +75,10 @@ def recorded_sweep(shape: str) -> dict[float, list[float | None]]:
 
 CURVE_EVERY = 10  # steps
 FOUR = {  # name of a run -> its peak rate and its shape
-    "0.005, constant": (0.005, "kept"),
-    "0.005, decayed": (0.005, "lowered"),
-    "0.02, constant": (0.02, "kept"),
-    "0.02, decayed": (0.02, "lowered"),
+    "0.005, constant": (0.005, "constant"),
+    "0.005, decayed": (0.005, "decayed"),
+    "0.02, constant": (0.02, "constant"),
+    "0.02, decayed": (0.02, "decayed"),
 }
 
 
@@ -98,7 +98,7 @@ def record_curves(bar: Bar) -> Iterator[dict[str, list[float]]]:
 def recorded_curves() -> dict[str, tuple[list[float], list[float]]]:
     """Return the recorded curves of FOUR: name -> the learning rate, and the held-out loss, every CURVE_EVERY steps."""
     at = range(0, SWEEP_STEPS + 1, CURVE_EVERY)
-    floors = {"kept": 1, "lowered": 0}  # as a fraction of the peak
+    floors = {"constant": 1, "decayed": 0}  # as a fraction of the peak
     rates = {
         name: [learning_rate(step, peak, WARMUP, SWEEP_STEPS, floors[shape] * peak) for step in at]
         for name, (peak, shape) in FOUR.items()
