@@ -305,8 +305,8 @@ def scaling() -> Measurement:
             ),
         ),
         because="A loss cannot stay below the entropy, so a straight law must fail somewhere. Near the "
-        "fitted runs its error is still small; for the shipped model it is large. The authors' models were far above the "
-        "entropy of their text.",
+        "fitted runs its error is still small; for the shipped model it is large. The authors' models were far above "
+        "the entropy of their text.",
     )
 
 
