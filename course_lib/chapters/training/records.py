@@ -23,6 +23,7 @@ from course_lib.chapters.training.claims import (
     held_out_loss,
     small_model,
     story_batches,
+    train_at_scale,
 )
 from course_lib.chapters.training.power_law import RECORD, SCALES, Run, recorded
 from course_lib.claims.tinytown import HELD_OUT_SEED, PROBES
@@ -107,6 +108,29 @@ def recorded_curves() -> dict[str, tuple[list[float], list[float]]]:
 
 
 # ------------------------------------------------------------------------------------------ loss over size and tokens
+WIDTHS, WIDTH_RATES, WIDTH_STEPS = (8, 32), (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32), 150
+
+
+def record_widths(bar: Bar) -> Iterator[dict[str, Any]]:
+    """Two widths at every rate: width -> rate -> the losses of the seeds, None where one diverged."""
+    found: dict[str, dict[str, list[float | None]]] = {str(width): defaultdict(list) for width in WIDTHS}
+    for width, rate, seed in bar([(width, rate, seed) for width in WIDTHS for rate in WIDTH_RATES for seed in SEEDS]):
+        try:
+            loss = round(train_at_scale(width, WIDTH_STEPS, seed, rate).loss, 3)
+        except TrainingDiverged:
+            loss = None
+        found[str(width)][f"{rate:g}"].append(loss)
+        yield found
+
+
+def recorded_widths() -> dict[int, dict[float, list[float | None]]]:
+    """Return the recorded losses of each width: width -> peak rate -> one of each seed, None where it diverged."""
+    return {
+        int(width): {float(rate): losses for rate, losses in rates.items()}
+        for width, rates in recorded("widths").items()
+    }
+
+
 BUDGETS = (100, 200, 400, 800)  # steps of ROWS rows
 PREDICTED = (64, 1600)  # d_model and steps: wider and longer than what the law is fitted to
 LAW_STORIES, LAW_SEEDS = 400, (0, 1, 2)
@@ -285,6 +309,7 @@ def record_shakespeare(bar: Bar) -> Iterator[dict[str, Any]]:
 RECORDS: dict[str, tuple[Callable[[Bar], Iterator[Any]], str]] = {
     "sweep": (record_sweep, "five learning rates, with and without warm-up, three seeds: about two minutes"),
     "curves": (record_curves, "four of these runs while they train, one seed: about half a minute"),
+    "widths": (record_widths, "two widths at seven learning rates, three seeds: about two minutes"),
     "scaling": (record_scaling, "three widths, four budgets, three seeds, and one run to predict: about six minutes"),
     "abilities": (record_abilities, "what a model can do after 27 numbers of steps, three seeds: about four minutes"),
     "shakespeare": (record_shakespeare, "letters of real text: about a minute; needs tinyshakespeare"),
