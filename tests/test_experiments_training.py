@@ -78,7 +78,7 @@ def test_faults_change_the_training_and_only_one_keeps_the_loss_up():
     assert [fault for fault, loss in losses.items() if loss > training.MEMORIZED] == [training.HINDERS]
 
 
-@pytest.mark.parametrize("lost", (*training.PIECES, training.ALL_BUT_WEIGHTS))
+@pytest.mark.parametrize("lost", [*training.PIECES, training.ALL_BUT_WEIGHTS])
 def test_only_a_whole_checkpoint_goes_on_as_if_nothing_had_happened(lost):
     difference = training.resumed(seed=0, lost=lost)
     assert difference == 0 if lost == "nothing" else difference > 0.02

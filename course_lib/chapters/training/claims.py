@@ -156,8 +156,8 @@ def one_batch(size: Size) -> Measurement:
             ("bug: scores are not scaled, or there are no positions", f"{max(unscaled, unplaced):.1f}"),
         ),
         because="It depends on the rate and the number of steps, and less on the size: if one of them is too low, the "
-        "loss stays above 0.3 nats without a bug. A loss near zero, below 0.3, does not exclude a bug: the test detects "
-        "one of the five.",
+        "loss stays above 0.3 nats without a bug. A loss near zero, below 0.3, does not exclude a bug: the test "
+        "detects one of the five.",
     )
 
 
