@@ -290,8 +290,8 @@ def tied_table() -> Measurement:
         [statistics.fmean(values[start::2]) for values in (like_input, like_output)] for start in (0, 1)
     )
     return Measurement(
-        measured=f"in the trained model, the tied table’s gradient has a cosine of {after[1]:.1f} with its part from the "
-        f"output end and of {after[0]:.1f} with its part from the look-up",
+        measured=f"in the trained model, the tied table’s gradient has a cosine of {after[1]:.1f} with its part from "
+        f"the output end and of {after[0]:.1f} with its part from the look-up",
         rows=(
             ("part of the tied gradient", "cosine in small untrained models", "in the trained model"),
             ("from the output end", f"{untrained[1]:.1f}", f"{after[1]:.1f}"),
@@ -299,8 +299,8 @@ def tied_table() -> Measurement:
         ),
         values=like_output,
         figures={"like_input": like_input, "like_output": like_output},
-        because="Of the two parts of a sum, the larger one has the higher cosine with it. So in both kinds of model, most "
-        "of the tied table’s gradient comes from the output end.",
+        because="Of the two parts of a sum, the larger one has the higher cosine with it. So in both kinds of model, "
+        "most of the tied table’s gradient comes from the output end.",
     )
 
 
