@@ -143,8 +143,11 @@ def lens_viewer(
     def agreement(place: int) -> str:
         if function is None:
             return ""
-        apart = [name for name, yours, ours in zip(rows, logits[:, place], right[:, place])
-                 if not torch.allclose(yours, ours, atol=1e-3, rtol=1e-4)]  # fmt: skip
+        apart = [
+            name
+            for name, yours, ours in zip(rows, logits[:, place], right[:, place])
+            if not torch.allclose(yours, ours, atol=1e-3, rtol=1e-4)
+        ]
         return f" The library's logits differ {', '.join(apart)}." if apart else " The library has the same logits."
 
     def describe(place):

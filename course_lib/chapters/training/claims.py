@@ -42,9 +42,13 @@ def small_model(d_model: int = 32, n_layers: int = 2, seed: int = 0, positions: 
     """Return a decoder for Tinytown with heads of 16 features."""
     torch.manual_seed(seed)
     config = TransformerConfig(
-        vocab_size=len(WordTokenizer()), d_model=d_model, n_heads=max(1, d_model // 16), n_layers=n_layers,
-        max_seq_len=96, positions=positions,
-    )  # fmt: skip
+        vocab_size=len(WordTokenizer()),
+        d_model=d_model,
+        n_heads=max(1, d_model // 16),
+        n_layers=n_layers,
+        max_seq_len=96,
+        positions=positions,
+    )
     return DecoderOnly(config)
 
 
@@ -338,9 +342,16 @@ def resumed_run(seed: int, lost: str, rate: float, steps: int) -> tuple[float, f
 
         with suppress(Interrupted):
             train(
-                small_model(seed=seed), story_batches(8, seed), steps, peak=rate, warmup=5, checkpoint=file,
-                checkpoint_every=third, on_step=stop, progress=False,
-            )  # fmt: skip
+                small_model(seed=seed),
+                story_batches(8, seed),
+                steps,
+                peak=rate,
+                warmup=5,
+                checkpoint=file,
+                checkpoint_every=third,
+                on_step=stop,
+                progress=False,
+            )
         state, to_go = torch.load(file, weights_only=True), steps
         if lost in ("the optimizer's averages", ALL_BUT_WEIGHTS):
             state["optimizer"]["state"] = {}

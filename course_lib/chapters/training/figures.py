@@ -63,9 +63,14 @@ def one_step(boxes: Sequence[tuple[str, str]], arrows: Sequence[str], title: str
             start, end = (x, y + side * 1.01), (x, to_y - side * 1.01)
             right = i > 4
             axes.text(
-                x + (0.15 if right else -0.15), (y + to_y) / 2, done, ha="left" if right else "right", va="center",
-                fontsize=FONT - 2, color=INK,
-            )  # fmt: skip
+                x + (0.15 if right else -0.15),
+                (y + to_y) / 2,
+                done,
+                ha="left" if right else "right",
+                va="center",
+                fontsize=FONT - 2,
+                color=INK,
+            )
         axes.annotate("", xy=end, xytext=start, arrowprops=line)
     headline(figure).set_text(title)
     return figure

@@ -161,9 +161,34 @@ def record_scaling(bar: Bar) -> Iterator[dict[str, Any]]:
 ABILITY_STEPS = 3000
 ABILITY_STORIES = 300
 WATCHED = (
-    0, 20, 40, 60, 80, 100, 130, 160, 200, 250, 300, 350, 400, 500, 600, 700, 800, 900, 1000, 1200, 1400, 1600, 1800,
-    2000, 2300, 2600, 3000,
-)  # fmt: skip
+    0,
+    20,
+    40,
+    60,
+    80,
+    100,
+    130,
+    160,
+    200,
+    250,
+    300,
+    350,
+    400,
+    500,
+    600,
+    700,
+    800,
+    900,
+    1000,
+    1200,
+    1400,
+    1600,
+    1800,
+    2000,
+    2300,
+    2600,
+    3000,
+)
 ABILITIES = ("capitals", "who bit whom", "it: the animal", "it: the thing", "repeating")
 
 
