@@ -57,7 +57,7 @@ def mine(exercise_id: str = LEFT_OUT) -> Any:
 def run_alone(source: str, name: str, exercise_id: str) -> Any:
     """Return the object `name` that `source` defines in a fresh namespace. Errors: NotAlone if the source raises."""
     title = f"<your {exercise_id}>"
-    linecache.cache[title] = (len(source), None, source.splitlines(keepends=True), title)  # so that tracebacks quote its lines
+    linecache.cache[title] = (len(source), None, source.splitlines(keepends=True), title)  # for tracebacks
     space: dict[str, Any] = {name: importlib.import_module(module) for name, module in GIVEN.items()}
     space["__name__"] = HERE
     try:
@@ -78,7 +78,7 @@ def source_alone(answer: Any) -> str:
 
 
 def _name(thing: Any) -> str:
-    """Return the name of a function or class, without running any code of its own."""
+    """Return the name of a function or class, without running its code."""
     if type(thing) not in (type, FunctionType) and not isinstance(thing, type):
         raise NotAlone("it is neither a function nor a class. Write it with `def` or `class`.")
     if type(thing.__name__) is not str:

@@ -44,7 +44,7 @@ class Given:
         data: its arguments, plain: numbers, text, tensors, lists, dictionaries, or another Given.
         says: the text that the learner reads in place of the value, "a model of two blocks".
 
-    weights: the initial weights of a module, to find out after a call whether the answer changed them.
+    weights: the initial weights of a module, compared after a call, in case the answer changed them.
     """
 
     weights: dict | None = None

@@ -1,6 +1,6 @@
 """Objects passed to answers that are not plain data, and probes for exercises where one call is not enough.
 
-Objects used by several chapters are here; those of one chapter are in its `chapters/<slug>/fixtures.py`. Everything
+Objects used by several chapters are here; each chapter's own are in its `chapters/<slug>/fixtures.py`. Everything
 runs in the process of the answer and only from plain data; nothing in it knows the right answer. `Given(make, *data)`
 in a case names a function that makes an object. An exercise's `probe(answer, *args)` returns the value to judge.
 """
@@ -54,7 +54,7 @@ def also_in_training(module, x, *mask):
     return output, torch.zeros_like(x) if x.grad is None else x.grad
 
 
-vars(also_in_training)["brings_the_result"] = True  # the probe returns the answer's result, not a verdict, so some stages can earn points
+vars(also_in_training)["brings_the_result"] = True  # of the answer, not a verdict: stages can earn points
 
 
 def self_attention(W_Q: Tensor, W_K: Tensor, W_V: Tensor, added: Tensor | None, causal: bool) -> Callable:

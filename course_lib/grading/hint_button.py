@@ -23,7 +23,7 @@ def show_button(exercise_id: str) -> None:
 
 
 def hint_button(exercise: Exercise):
-    """Return a button and an area below it, to which each press adds the next hint."""
+    """Return a button and an area below it. Each press adds the next hint there."""
     from ipywidgets import HTML, Button, Layout, VBox
 
     button = Button(description="Next hint", layout=Layout(width="max-content"))

@@ -11,7 +11,7 @@ MOST = 2_000  # texts kept: about thirty figures' worth, a few kB each
 
 
 class LetterCanvas(FigureCanvasAgg):
-    """A canvas with the same pixels as matplotlib's `Agg` that shapes each text only once. It is for figures that are redrawn often,
+    """A canvas with the same pixels as `Agg` that shapes each text only once. It is for figures that are redrawn often,
     because shaping letters takes up to two thirds of the time."""
 
     def __init__(self, figure=None):

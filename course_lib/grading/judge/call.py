@@ -304,7 +304,7 @@ _NOT_THEIRS = (
 
 
 class _Paper(io.TextIOBase):
-    """A stream that stores the beginning of an answer's printed output. Text on stderr (warnings) is dropped."""
+    """A stream that stores the beginning of an answer's printed output. Standard error (warnings) is dropped."""
 
     def __init__(self):
         self.text = ""

@@ -1,9 +1,9 @@
 """Compare a returned value with the expected one, and report the first difference.
 
 The checks follow the order in which a teacher would look: the kind of value, the number of parts, dtype, device and
-shape, and only then the numbers. The tolerance is |got − expected| ≤ atol + rtol · |expected|, with rtol and atol for
-the expected dtype. For a float64 tensor, |expected| is the absolute value of its largest finite number. A float32
-tensor may also differ by OF_THE_LARGEST of that number anywhere, because sums of large numbers near 0 lose digits.
+shape, and only then the numbers. The tolerance is |got − expected| ≤ atol + rtol · |expected|, with `rtol` and `atol`
+for the expected dtype. For a float64 tensor, |expected| is the absolute value of its largest finite number. A float32
+tensor may also differ by OF_THE_LARGEST times that number anywhere: sums of large numbers near 0 lose digits.
 """
 
 import contextlib
@@ -17,9 +17,9 @@ from torch import Tensor
 from course_lib.grading.judge.show import apart, number, plural, shape_of
 from course_lib.grading.judge.values import Foreign
 
-# rtol, atol. A constant or a step in float32 has a relative error of about 1e-7, and a chain of steps up to 2e-6. That
+# `rtol`, `atol`. A constant or step in float32 has a relative error of about 1e-7, a chain of steps up to 2e-6. That
 # is also accepted in float64, relative to the largest number. Any error other than rounding is far larger. Splitting or
-# merging heads must be exact, so such exercises set their own rtol and atol.
+# merging heads must be exact, so such exercises set their own `rtol` and `atol`.
 TOLERANCE = {
     torch.float64: (1e-5, 1e-10),
     torch.float32: (1e-4, 1e-6),
@@ -27,7 +27,7 @@ TOLERANCE = {
     torch.bfloat16: (3e-2, 1e-2),
 }
 OF_THE_LARGEST = 2e-6
-IN_FULL = (1e-9, 1e-10)  # rtol and atol of float64 without a detour through float32
+IN_FULL = (1e-9, 1e-10)  # `rtol`, `atol` of float64 without a detour through float32
 WHOLE = "your result"  # the name of the whole result in a sentence
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 

@@ -31,7 +31,7 @@ def number(value: int | float, digits: int = DIGITS) -> str:
 
 
 def apart(one: int | float, other: int | float) -> tuple[str, str]:
-    """Return two numbers with as many digits as are needed to see that they differ, at least four."""
+    """Return two numbers with enough digits to see that they differ, at least four."""
     digits = digits_apart(one, other)
     return number(one, digits), number(other, digits)
 
