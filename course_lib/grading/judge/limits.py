@@ -206,8 +206,7 @@ def undisturbed() -> Iterator[None]:
 
 @contextlib.contextmanager
 def exits_closed() -> Iterator[None]:
-    """Make `os._exit`, `exit` and `quit` (including IPython's) raise, and `input` and `getpass` return at once with an
-    error.
+    """Make `os._exit`, `exit`, `quit` (including IPython's), `input` and `getpass` raise an error.
 
     Processes that an answer forks may still end in any way.
     """

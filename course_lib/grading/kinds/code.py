@@ -60,7 +60,7 @@ class Code(Exercise):
         self.require(self.stages, "stages is empty")
         documented = all(stage.__doc__ for stage in self.stages)
         self.require(documented, "every stage needs a docstring: the learner reads it")
-        declared = [m for m in self.misconceptions if isinstance(m, Misconception)]  # a page's come later
+        declared = [m for m in self.misconceptions if isinstance(m, Misconception)]  # a page's mistakes are made later
         wrongs = [wrong for m in declared for wrong in m.variants]
         self.require(all(map(callable, wrongs)), "every misconception must be callable")
 
