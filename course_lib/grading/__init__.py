@@ -1,25 +1,25 @@
-"""Grading: the catalogue of exercises, and what checks an answer and names the mistake.
+"""Grading: the catalogue of exercises, and the code that checks an answer and names the mistake.
 
     from course_lib.grading import check, hint, mine, progress
 
-    check("attention.softmax", softmax)     # right or not, and why
+    check("attention.softmax", softmax)     # right or wrong, and why
     hint("attention.softmax")               # the next hint
-    progress()                              # what you have done so far
-    mine("attention.softmax")               # your own answer, once it has passed; of a reflection its text
+    progress()                              # your results so far
+    mine("attention.softmax")               # your own answer, once it has passed; for a reflection, its text
 
-These four are called by learners: a slip in the id is answered in a sentence, and a long check says how far it is and
-can be interrupted. (`mine` has no Result to return: it raises the sentence, and a notebook shows no traceback.)
-Programs call `grade(id, answer, seed)`, which keeps nothing and raises KeyError for an unknown id.
+Learners call these four. They answer a misspelt id in a sentence. A long check reports its progress and can be
+interrupted. (`mine` cannot return a Result: it raises an error, which a notebook shows without a traceback.) Programs
+call `grade(id, answer, seed)`, which saves nothing and raises KeyError for an unknown id.
 
-How to write an exercise: `page/format.py`. The exercises: `course_lib/chapters/<slug>/exercises/`, a page each.
+How to write an exercise: `page/format.py`. The exercises: `course_lib/chapters/<slug>/exercises/`, one page each.
 
 `page`: from a page to an exercise, and to notebooks. `kinds`: the kinds of exercises. `judge`: calls an answer within
-limits and compares what it returns. `engine`: `check` and `grade`. `result`: what the learner sees.
+limits and compares its results. `engine`: `check` and `grade`. `result`: the feedback to the learner.
 """
 
 import importlib
 
-_HOMES = {  # imported when it is asked for: `judge.call`, which calls answers, must not bring the catalogue along
+_HOMES = {  # imported on first use, because `judge.call`, which calls answers, must not import the catalogue
     "EXERCISES": "page.catalogue",
     "Case": "exercise",
     "Choice": "kinds",

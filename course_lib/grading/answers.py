@@ -1,7 +1,7 @@
-"""A learner's own answers, kept as source once they passed, so that later chapters can build with them.
+"""A learner's own answers, saved as source once they have passed, so that later chapters can build on them.
 
-What is kept runs alone: in a fresh namespace with torch, nn, F, np and math. Functions and classes of the notebook that
-an answer calls are kept with it; a variable that was set in some cell is not, and the name of it is told.
+A saved answer must run on its own, in a fresh namespace with torch, nn, F, np and math. Functions and classes of the
+notebook that the answer calls are saved with it. A variable set in another cell is not, and a message names it.
 """
 
 import ast
@@ -20,22 +20,23 @@ from course_lib.grading.lookup import LEFT_OUT, asked
 from course_lib.grading.result import Result
 
 GIVEN = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional", "np": "numpy", "math": "math"}
-HERE = "mine"  # the module's name of what was kept
-PLAIN = (bool, int, float, str, type(None))  # constants of a notebook that can be written into the source
+HERE = "mine"  # the module name of saved answers
+PLAIN = (bool, int, float, str, type(None))  # types of notebook constants that can be written into the source
 
 
 class NotAlone(Exception):
-    """An answer that does not run without its notebook; the message says what it lacks."""
+    """The error for an answer that does not run without its notebook. The message names the missing part."""
 
 
 def mine(exercise_id: str = LEFT_OUT) -> Any:
-    """Return your own answer to an exercise, the last one that passed: a function or a class; of a reflection its text.
+    """Return your own answer to an exercise, the last one that passed: a function or class, or the text of a
+    reflection.
 
-    It comes from the source that was kept, so it is there in every notebook, on every later day. It is for your own
-    experiments and the ladder: a notebook that you hand in is graded elsewhere, without your record.
+    It is restored from its saved source, so you can use it in every notebook, at any later time. Use it for your own
+    experiments and the ladder. A notebook that you hand in is graded elsewhere, without your record.
 
-    Errors, of which a notebook shows the sentence and no traceback: KeyError for an unknown id, with the nearest ids;
-    TypeError for what is no id; ValueError if no answer is kept, with what to do.
+    Errors: KeyError for an unknown id, with the nearest ids; TypeError if the id is not text; ValueError if no answer
+        is saved, with the remedy. A notebook shows only the message, without a traceback.
     """
     exercise = asked("mine", exercise_id)
     if isinstance(exercise, Result):
@@ -54,9 +55,9 @@ def mine(exercise_id: str = LEFT_OUT) -> Any:
 
 
 def run_alone(source: str, name: str, exercise_id: str) -> Any:
-    """Return what `source` calls `name`, from a fresh namespace. Errors: NotAlone if the source raises."""
+    """Return the object `name` that `source` defines in a fresh namespace. Errors: NotAlone if the source raises."""
     title = f"<your {exercise_id}>"
-    linecache.cache[title] = (len(source), None, source.splitlines(keepends=True), title)  # tracebacks quote its lines
+    linecache.cache[title] = (len(source), None, source.splitlines(keepends=True), title)  # for tracebacks
     space: dict[str, Any] = {name: importlib.import_module(module) for name, module in GIVEN.items()}
     space["__name__"] = HERE
     try:
@@ -67,17 +68,17 @@ def run_alone(source: str, name: str, exercise_id: str) -> Any:
 
 
 def source_alone(answer: Any) -> str:
-    """Return a program that defines `answer` and all that it calls.
+    """Return a program that defines `answer` and everything that it calls.
 
-    Errors: NotAlone with the name that it lacks, or why its source cannot be known.
+    Errors: NotAlone with the name that is missing, or with the reason why the source cannot be found.
     """
-    parts: dict[str, str] = {}  # by name; what is needed stands before what needs it
+    parts: dict[str, str] = {}  # by name, each after the parts that it needs
     _collect(answer, _name(answer), parts, set())
     return "\n\n\n".join(parts.values()) + "\n"
 
 
 def _name(thing: Any) -> str:
-    """The name of a function or class, read without running any code of its own."""
+    """Return the name of a function or class, without running its code."""
     if type(thing) not in (type, FunctionType) and not isinstance(thing, type):
         raise NotAlone("it is neither a function nor a class. Write it with `def` or `class`.")
     if type(thing.__name__) is not str:
@@ -86,7 +87,7 @@ def _name(thing: Any) -> str:
 
 
 def _collect(thing: Any, name: str, parts: dict[str, str], begun: set[str]) -> None:
-    """Add the names that a function or class takes from outside, then its definition."""
+    """Add the outside names that a function or class uses, then its definition."""
     text, space = definition_of(thing, name)
     begun.add(name)
     for needed in sorted(names_from_outside(text) - begun):
@@ -124,8 +125,8 @@ def _is_importable(home: str, value: Any) -> bool:
 
 
 def definition_of(thing: Any, name: str) -> tuple[str, dict[str, Any]]:
-    """The source of a function or class, and the namespace that its names come from."""
-    function = inspect.unwrap(thing) if isinstance(thing, FunctionType) else thing  # below a decorator
+    """Return the source of a function or class, and the namespace of its names."""
+    function = inspect.unwrap(thing) if isinstance(thing, FunctionType) else thing  # the function inside its decorators
     if isinstance(thing, type):
         methods = [inspect.unwrap(value) for value in vars(thing).values() if isinstance(value, FunctionType)]
         if not methods:
@@ -149,7 +150,7 @@ def _spans(node: ast.stmt, code: CodeType) -> bool:
 
 
 def names_from_outside(text: str) -> set[str]:
-    """The names that a definition reads and does not set itself."""
+    """Return the names that a definition reads but does not set itself."""
 
     def of(table: symtable.SymbolTable) -> set[str]:
         own = {symbol.get_name() for symbol in table.get_symbols() if _is_global(symbol, table)}

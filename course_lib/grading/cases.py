@@ -1,4 +1,4 @@
-"""The cases of an exercise made ready: how to call an answer, and what the reference makes of each."""
+"""The prepared cases of an exercise: how to call an answer, and the reference's result for each case."""
 
 import functools
 import inspect
@@ -17,9 +17,9 @@ from course_lib.grading.kinds import Code
 
 @functools.lru_cache(maxsize=128)
 def prepare(exercise: Code, seed: int) -> tuple[Trial, ...]:
-    """Every case of every stage in the order in which they are tried, with what the reference makes of it.
+    """Return every case of every stage in the order of testing, with the reference's result.
 
-    Kept, because a learner checks the same exercise again and again, and a class is graded with one seed.
+    The cases are cached, because a learner checks the same exercise repeatedly, and a class is graded with one seed.
     """
     trials: list[Trial] = []
     for place, stage in enumerate(exercise.stages):
@@ -55,7 +55,7 @@ def prepare(exercise: Code, seed: int) -> tuple[Trial, ...]:
 
 
 def argument_names(exercise: Code) -> tuple[str, ...]:
-    """The names of the arguments of one call, as the reference calls them."""
+    """Return the names of the arguments of one call, as in the reference."""
     function = exercise.reference.forward if exercise.module else exercise.reference
     return tuple(inspect.signature(function).parameters)[1 if exercise.module else 0 :]
 
@@ -66,7 +66,7 @@ def _told(args: tuple) -> tuple:
 
 
 def _moved(module: nn.Module, seed: int) -> nn.Module:
-    """Every parameter off its initial value, so that no gain of 1 and no bias of 0 hides a mistake."""
+    """Change every parameter from its initial value, so that no gain of 1 and no bias of 0 hides a mistake."""
     rng = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in module.parameters():

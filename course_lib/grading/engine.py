@@ -1,4 +1,4 @@
-"""From an answer to a Result: run it, judge it, find the mistake, say it."""
+"""The steps from an answer to a Result: run it, judge it, find the mistake, report it."""
 
 import threading
 from collections.abc import Sequence
@@ -26,15 +26,15 @@ fresh_run.note_when_cells_run()
 
 
 def check(exercise_id: str = LEFT_OUT, answer: Any = LEFT_OUT) -> Result:
-    """Check an answer and keep the result in your progress. In a notebook the result shows itself.
+    """Check an answer and record the result in your progress. In a notebook the result displays itself.
 
-    While a check takes long, a line says how far it is; an interrupt ends it, and nothing is kept.
+    During a long check, a line reports its progress. You can interrupt a check; nothing is recorded then.
 
     Args:
         exercise_id: as in the heading of the exercise, "attention.softmax"; capitals and spaces do not matter.
         answer: your function, class, number, shapes, option or text, as the exercise asks.
-    Returns: Result; of the status "unanswered" where no exercise has this id, or the answer was left out.
-    Never an error, whatever the answer does. Programs call `grade`.
+    Returns: Result; its status is "unanswered" if no exercise has this id, or if the answer is missing. It never raises
+    an error, whatever the answer does. Programs call `grade`.
     """
     exercise = asked("check", exercise_id, answer)
     if isinstance(exercise, Result):
@@ -57,10 +57,10 @@ def check(exercise_id: str = LEFT_OUT, answer: Any = LEFT_OUT) -> Result:
 
 
 def _will_lack(exercise: Exercise, answer: Any) -> str:
-    """What a fresh run of the learner's notebook will lack, where that is known."""
+    """Return a sentence about names that a fresh run of the learner's notebook will lack, as far as they are known."""
     try:
         return fresh_run.will_lack(answer, exercise.answer_name)
-    except Exception:  # names, cells and files may be anything; that must not spoil the verdict
+    except Exception:  # names, cells and files can contain anything, and must not affect the verdict
         return ""
 
 
@@ -72,13 +72,13 @@ def _interrupted(exercise: Exercise, interrupt: KeyboardInterrupt) -> Result:
 
 
 def keep_answer(exercise_id: str, answer: Any) -> str:
-    """Keep the source of an answer that passed, if it passes alone as well; return what to say of it, if anything."""
+    """Save the source of an answer that passed, if it also passes on its own; return the message about it."""
     try:
         source = source_alone(answer)
         found = run_alone(source, answer.__name__, exercise_id)
     except NotAlone as error:
         return f"This answer is not kept: {error}"
-    except Exception as error:  # names and sources may be anything; that must not spoil the verdict
+    except Exception as error:  # names and sources can contain anything, and must not affect the verdict
         return f"This answer is not kept: its source cannot be read ({type(error).__name__})."
     try:
         with told_while_it_runs(exercise_id):
@@ -92,10 +92,10 @@ def keep_answer(exercise_id: str, answer: Any) -> str:
 
 
 def grade(exercise_id: str, answer: Any, seed: int) -> Result:
-    """Judge an answer on the cases that `seed` draws; nothing is kept.
+    """Judge an answer on the cases generated from `seed`, without recording anything.
 
     Returns: Result, with .passed .earned .points .feedback .misconception
-    Errors: KeyError for an unknown id, with the nearest ids. Never an error from the answer, whatever it does.
+    Errors: KeyError for an unknown id, with the nearest ids. The answer itself never causes an error, whatever it does.
     """
     exercise = get(exercise_id)
     if inside_an_answer():
@@ -116,13 +116,13 @@ def grade(exercise_id: str, answer: Any, seed: int) -> Result:
 
 
 def ready_trials(exercise: Exercise, seed: int) -> tuple[Trial, ...]:
-    """The cases of an exercise that is code, with what the reference makes of them."""
+    """Return the cases of an exercise that is code, with the reference's results."""
     with _one_at_a_time, undisturbed():
         return prepare(exercise, seed)
 
 
 def judge_value(exercise: Exercise, outcome: Outcome) -> Result:
-    """The verdict on an answer that is a value, read in this process or in another."""
+    """Return the verdict on an answer that is a value, read in this process or in another."""
     if outcome.failure:
         return exercise.verdict("failed", [outcome.failure.sentence])
     value = outcome.value
@@ -132,16 +132,16 @@ def judge_value(exercise: Exercise, outcome: Outcome) -> Result:
 
 
 def judge_calls(exercise: Exercise, trials: Sequence[Trial], outcomes: list[Outcome]) -> Result:
-    """The verdict on what the trials' calls did, in this process or in another."""
+    """Return the verdict on the results of the trials' calls, made in this process or in another."""
     with _one_at_a_time, undisturbed():
         summed = [summed_up(trial, outcome) for trial, outcome in zip(trials, outcomes)]
         return exercise.judge_calls(trials, [*summed, *outcomes[len(summed) :]])
 
 
 def hint(exercise_id: str = LEFT_OUT) -> Hint | Result:
-    """Return the next hint of an exercise. How many you have seen is kept with your progress; the last one repeats.
+    """Return the next hint of an exercise. Your progress counts the hints you have seen, and the last one repeats.
 
-    For an id that no exercise has it returns a Result with the nearest ids.
+    For an unknown id, return a Result with the nearest ids.
     """
     exercise = asked("hint", exercise_id)
     return exercise if isinstance(exercise, Result) else learner_progress.next_hint(exercise)

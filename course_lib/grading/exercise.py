@@ -1,4 +1,4 @@
-"""What an exercise's module is written with: cases, the stages that make them, and what stands in for a model.
+"""The objects that an exercise's module uses: cases, the stages that make them, and data in place of a model.
 
 How to write an exercise: `page/format.py`. The kinds of exercises: `kinds/`.
 """
@@ -12,21 +12,22 @@ import torch
 
 
 def generator(seed: int) -> torch.Generator:
-    """Return a CPU generator for a stage's draws: the same seed gives the same cases on every machine."""
+    """Return a CPU generator for a stage: the same seed gives the same cases on every machine."""
     return torch.Generator().manual_seed(seed)
 
 
 def stage(function: Callable[[int], list]) -> Callable[[int], list]:
-    """Mark a function of a page's module as a stage: it makes the cases of one seed. Stages run in order of definition.
+    """Mark a function of a page's module as a stage, which makes the cases for a seed. Stages run in order of
+    definition.
 
-    Its docstring is shown to the learner when the stage fails.
+    The learner reads the docstring of a stage that fails.
     """
     vars(function)["is_stage"] = True
     return function
 
 
 class Case:
-    """The arguments of one call, and those of the constructor (`init`) where the answer is a class."""
+    """The arguments of one call and, if the answer is a class, the arguments of its constructor (`init`)."""
 
     def __init__(self, *args: Any, init: tuple = ()):
         self.args = args
@@ -34,15 +35,16 @@ class Case:
 
 
 class Given:
-    """An argument that is no plain data, such as a model, told as data: how it is made, and from what.
+    """An argument that is not plain data, such as a model, described as data: the function that makes it, and its
+    arguments.
 
     Args:
-        make: a function of a `fixtures.py`, called anew for every call of an answer, so that none meets what another
-            altered. It can be named to another process; the data can be sent there.
+        make: a function of a `fixtures.py`, called for every call of an answer, so that no call receives an object that
+            another one changed. Another process can find the function by name and receive the data.
         data: its arguments, plain: numbers, text, tensors, lists, dictionaries, or another Given.
-        says: what the learner reads in place of the value, "a model of two blocks".
+        says: the text that the learner reads in place of the value, "a model of two blocks".
 
-    weights: of a module, as it is when it is made: to see after a call whether the answer altered them.
+    weights: the initial weights of a module, compared after a call, in case the answer changed them.
     """
 
     weights: dict | None = None
@@ -56,7 +58,7 @@ class Given:
 
 
 class ArgumentChanged(Exception):
-    """Raised by a probe of an answer that changed what the probe gave it; `name` is the argument's."""
+    """The error that a probe raises if an answer changed an argument; `name` is the argument's name."""
 
     def __init__(self, name: str):
         super().__init__(name)
@@ -69,12 +71,12 @@ class Misconception:
 
     Args:
         name: short, for the teacher's report ("mask inverted").
-        wrong: what a learner with this mistake hands in: a function, a class, a number, a shape. For an exercise with
+        wrong: the answer of a learner with this mistake: a function, a class, a number, a shape. For an exercise with
             named parts, only the wrong parts: {"ffn": 2_097_152}.
-        sentence: what a good teacher says: what was done, and why it is not that.
-        also: other answers in which the same mistake shows (the same slip made by someone who also overflows).
-        rtol: numbers only: how near a figure must be to count as this mistake.
-        hint: the number of the hint that helps with this mistake; 0 where none does more than the others.
+        sentence: a good teacher's comment: what the learner did, and why it is wrong.
+        also: other answers with the same mistake, such as the same error combined with an overflow.
+        rtol: numbers only: how close a number must be to count as this mistake.
+        hint: the number of the hint that helps with this mistake; 0 if no hint helps more than the others.
     """
 
     name: str
@@ -95,7 +97,7 @@ class Misconception:
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a choice: `why` is said to the learner who picks it, right or wrong."""
+    """One option of a choice. The learner who picks it, right or wrong, reads `why`."""
 
     key: str
     text: str

@@ -1,8 +1,8 @@
-"""What answers are given that is no plain data, and how they are used where one call is not enough.
+"""Objects passed to answers that are not plain data, and probes for exercises where one call is not enough.
 
-What several chapters use stands here, what one uses alone in its `chapters/<slug>/fixtures.py`. All of it runs where
-the answer runs, from plain data alone: nothing in there knows what is right. `Given(make, *data)` in a case names a
-function that makes something; an exercise's `probe(answer, *args)` returns what is judged.
+Objects used by several chapters are here; each chapter's own are in its `chapters/<slug>/fixtures.py`. Everything
+runs in the process of the answer and only from plain data; nothing in it knows the right answer. `Given(make, *data)`
+in a case names a function that makes an object. An exercise's `probe(answer, *args)` returns the value to judge.
 """
 
 from collections.abc import Callable
@@ -44,8 +44,8 @@ def with_drawn_weights(parts: nn.Module, seed: int, dtype: str) -> nn.Module:
 
 
 def also_in_training(module, x, *mask):
-    """Return the output; for an x that asks for a gradient, that in training mode, and what its weighted sum sends back
-    to x."""
+    """Return the output. If x requires a gradient, return the output in training mode and the gradient of its weighted
+    sum."""
     output = module.train(x.requires_grad)(x, *mask)
     if not x.requires_grad:
         return output
@@ -54,7 +54,7 @@ def also_in_training(module, x, *mask):
     return output, torch.zeros_like(x) if x.grad is None else x.grad
 
 
-vars(also_in_training)["brings_the_result"] = True  # of the answer, and no verdict on it: parts of it may earn points
+vars(also_in_training)["brings_the_result"] = True  # of the answer, not a verdict: stages can earn points
 
 
 def self_attention(W_Q: Tensor, W_K: Tensor, W_V: Tensor, added: Tensor | None, causal: bool) -> Callable:

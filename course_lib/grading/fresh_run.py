@@ -1,9 +1,13 @@
 """What a fresh run of a learner's notebook will lack: names that an answer uses and that no cell sets any more.
 
-A kernel remembers what a deleted cell has made, so an answer passes that the class's run of the file cannot make. The
-file is read as it was saved last. Nothing is said unless that file holds the cell that runs now, was saved after the
-cell that set the name had run, and can be read to the end: a name that may be set in a way that is not seen here (a
-star import, `exec`, `%run`) is never told.
+A kernel keeps the names set by a deleted cell. An answer can therefore pass here and fail when the class's run executes
+the file. This module reads the file as it was last saved. It reports nothing unless three conditions hold:
+
+- the file contains the running cell;
+- the file was saved after the cell that set the name had run;
+- the whole file can be read.
+
+It never reports a name that may be set in an undetected way (a star import, `exec`, `%run`).
 """
 
 import ast
@@ -23,25 +27,25 @@ from typing import Any
 
 from course_lib.grading.answers import NotAlone, definition_of, names_from_outside
 
-UNSEEN = {"exec", "globals", "locals"}  # what sets names without an assignment
-HARMLESS = {"autoreload", "config", "load_ext", "matplotlib", "pip", "time", "timeit"}  # magics of one line
+UNSEEN = {"exec", "globals", "locals"}  # these can set names without an assignment
+HARMLESS = {"autoreload", "config", "load_ext", "matplotlib", "pip", "time", "timeit"}  # line magics that set no names
 WORD = re.compile(r"[^\W\d]\w*")
 _began = time.time()
 _ran: dict[int, float] = {}  # the number of a cell -> when it began to run
 
 
 def note_when_cells_run() -> None:
-    """Have the kernel, if there is one, note from now on when each cell runs."""
+    """Have the kernel, if there is one, record from now on when each cell runs."""
     shell = _shell()
     if shell is not None:
         shell.events.register("pre_run_cell", lambda _: _ran.update({shell.execution_count: time.time()}))
 
 
 def will_lack(answer: Any, own_name: str = "") -> str:
-    """Return a sentence on the names that a fresh run of the notebook will lack; "" if none is known.
+    """Return a sentence about the names that a fresh run of the notebook will lack; "" if none is known.
 
     Args:
-        answer: a function or a class, whose names are looked up; of any other answer only its own name is.
+        answer: a function or a class, whose names are looked up. For any other answer, only its own name is checked.
         own_name: the name under which a class's run looks for the answer.
     """
     shell = _shell()
@@ -72,7 +76,7 @@ def will_lack(answer: Any, own_name: str = "") -> str:
 
 
 def _shell() -> Any:
-    """The IPython shell of the notebook in which this runs, if there is one."""
+    """Return the IPython shell of the notebook in which this runs, if there is one."""
     if "IPython" not in sys.modules:
         return None
     from IPython import get_ipython
@@ -82,7 +86,8 @@ def _shell() -> Any:
 
 
 def _notebook(shell: Any) -> Path | None:
-    """The file of the notebook: Jupyter's server and VS Code tell its kernel; elsewhere it is not known."""
+    """Return the path of the notebook. Jupyter's server and VS Code pass it to their kernel; elsewhere it is
+    unknown."""
     named = shell and (shell.user_ns.get("__vsc_ipynb_file__") or os.environ.get("JPY_SESSION_NAME"))
     return Path(named) if isinstance(named, str) and Path(named).is_file() else None
 
@@ -91,7 +96,7 @@ def _notebook(shell: Any) -> Path | None:
 
 
 def _used(answer: Any, space: Mapping[str, Any]) -> set[str]:
-    """The names of the notebook that an answer uses, and those that these use in turn."""
+    """Return the names of the notebook that an answer uses, directly or through other objects."""
     found: set[str] = set()
     waiting, seen = [answer], set()
     while waiting:
@@ -115,7 +120,7 @@ def _used(answer: Any, space: Mapping[str, Any]) -> set[str]:
 
 
 def _held_by(function: FunctionType) -> Iterator[Any]:
-    """What a decorated function or one that was made by another holds."""
+    """Yield the objects inside a decorated function or a closure."""
     yield getattr(function, "__wrapped__", None)
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # it is empty
@@ -123,7 +128,7 @@ def _held_by(function: FunctionType) -> Iterator[Any]:
 
 
 def _read_by(thing: Any) -> Iterator[str]:
-    """The global names that the code of a function reads; a base of a class is read by its name."""
+    """Yield the global names that the code of a function reads, or the names of a class's bases."""
     if isinstance(thing, type):
         yield from (base.__name__ for base in thing.__bases__ if base.__module__ == "__main__")
         return
@@ -137,7 +142,8 @@ def _read_by(thing: Any) -> Iterator[str]:
 
 
 def _written(thing: Any) -> set[str]:
-    """The names that a definition reads where it is written: its decorators and defaults are not in its code."""
+    """Return the names that the source of a definition reads, including decorators and defaults, which are not in its
+    code."""
     try:
         return names_from_outside(definition_of(thing, thing.__name__)[0])
     except (NotAlone, SyntaxError):  # a lambda, a function within another
@@ -148,10 +154,10 @@ def _written(thing: Any) -> set[str]:
 
 
 def _set_by(cell: str) -> set[str] | None:
-    """The names that a cell sets or may set, by its magics and texts; None where it may set any."""
+    """Return the names that a cell sets or may set through its magics and strings, or None if it may set any name."""
     try:
         tree, table = ast.parse(cell), symtable.symtable(cell, "cell", "exec")
-    except SyntaxError:  # half an answer, an await
+    except SyntaxError:  # unfinished code, or an `await`
         return None if "import *" in cell else set(WORD.findall(cell))
     found: set[str] = set()
     for node in ast.walk(tree):
@@ -179,7 +185,7 @@ def _assigned(table: symtable.SymbolTable) -> set[str]:
 
 
 def _last_set(name: str, shell: Any) -> float:
-    """When the last cell that sets a name began to run; never, for a name that no cell was seen to set."""
+    """Return when the last cell that sets a name began to run, or infinity if no known cell set it."""
     cells = list(enumerate(shell.history_manager.input_hist_parsed))
     for number, cell in reversed(cells):
         try:

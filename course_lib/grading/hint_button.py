@@ -1,4 +1,4 @@
-"""The next hint of an exercise on a button, below the feedback in a notebook. Hints taken are counted."""
+"""A button with the next hint of an exercise, below the feedback in a notebook. The hints taken are counted."""
 
 from course_lib.grading.kinds import Exercise
 from course_lib.grading.learner_progress import next_hint
@@ -7,23 +7,23 @@ from course_lib.live.page import publish
 
 
 def show_button(exercise_id: str) -> None:
-    """Show the button where there is a kernel that can answer it; elsewhere nothing: the feedback names `hint`."""
+    """Show the button if a kernel can answer it; elsewhere, show nothing, because the feedback mentions `hint`."""
     from IPython import get_ipython
 
     if getattr(get_ipython(), "kernel", None) is None or exercise_id not in EXERCISES:
         return
     try:
         box = hint_button(get(exercise_id))
-    except ImportError:  # ipywidgets is not there
+    except ImportError:  # ipywidgets is not installed
         return
     _, place = box.children
-    # A page that is read later shows the hints that were taken, and no trace of a button that cannot be pressed.
+    # A page that is read later shows the hints taken, and no button, because it would not work.
     keep = publish(box, "", "")
     place.observe(lambda change: keep(change.new, ""), names="value")
 
 
 def hint_button(exercise: Exercise):
-    """A button and a place below it, where each press adds the next hint."""
+    """Return a button and an area below it. Each press adds the next hint there."""
     from ipywidgets import HTML, Button, Layout, VBox
 
     button = Button(description="Next hint", layout=Layout(width="max-content"))
@@ -33,7 +33,7 @@ def hint_button(exercise: Exercise):
 
     def press(_) -> None:
         hint = next_hint(exercise)
-        while hint.number in shown and hint.number < hint.of:  # it came before its turn
+        while hint.number in shown and hint.number < hint.of:  # it was shown out of turn
             hint = next_hint(exercise)
         if hint.number not in shown:
             place.value += f'<div style="line-height: 1.45; margin-top: 4px;">{hint._repr_html_()}</div>'

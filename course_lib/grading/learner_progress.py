@@ -1,4 +1,4 @@
-"""Where a learner stands: results and hints go into the record, and come out as a table."""
+"""The learner's progress: results and hints are saved in the record, and displayed as a table."""
 
 import os
 from typing import Any
@@ -8,12 +8,12 @@ from course_lib.grading.kinds import Choice, Exercise, Reflection
 from course_lib.grading.page.catalogue import EXERCISES
 from course_lib.grading.result import SIGNS, Hint, Progress, Result, Row
 
-REASONS = 2  # why picks are wrong, at a time
-LONGEST = 20_000  # characters of a reflection that are kept
+REASONS = 2  # reasons for wrong picks at a time
+LONGEST = 20_000  # characters of a reflection that are saved
 
 
 def keep(result: Result) -> None:
-    """Keep a result. An exercise that was not answered is no attempt; points once earned stay."""
+    """Save a result. An unanswered exercise does not count as an attempt, and earned points are never lost."""
 
     def note(entry: record.Entry) -> None:
         entry["attempts"] += 1
@@ -30,9 +30,10 @@ def keep(result: Result) -> None:
 
 
 def in_turn(exercise: Choice, answer: Any, result: Result) -> Result:
-    """Return what a learner is told of picks that are not right: at first their number, and once they changed, reasons.
+    """Return the feedback on wrong picks: first only the number of right ones and, once the picks have changed,
+    reasons.
 
-    Reasons come for two wrong picks at a time, and none for ticking everything: who does that has not chosen yet.
+    It has reasons for two wrong picks at a time, and none if every option is picked, because that is no choice.
     """
     picked = exercise.picked(answer)
     if result.status != "failed" or not picked or not exercise.several:
@@ -50,9 +51,9 @@ def in_turn(exercise: Choice, answer: Any, result: Result) -> Result:
 
 
 def keep_text(exercise: Reflection, answer: Any, result: Result) -> str:
-    """Keep the text of a reflection once it is written; return where to find what was kept, if anything."""
+    """Save the text of a finished reflection; return a sentence on how to get the saved text, if any."""
     if result.status == "written":
-        text = answer[:LONGEST].encode("utf-8", "replace").decode()  # no halves of characters: no file takes them
+        text = answer[:LONGEST].encode("utf-8", "replace").decode()  # a file cannot contain half a character
         record.change("answers", exercise.id, lambda entry: entry.update(name=exercise.answer_name, source=text))
         return f'Kept: mine("{exercise.id}") gives it back.'
     kept = record.entries("answers").get(exercise.id)
@@ -60,10 +61,10 @@ def keep_text(exercise: Reflection, answer: Any, result: Result) -> str:
 
 
 def next_hint(exercise: Exercise) -> Hint:
-    """Return the next hint of an exercise; after the last one, the last one again.
+    """Return the next hint of an exercise; after the last one, repeat it.
 
-    Where a mistake was recognized, the hint that its page names for it comes first, once. Where that is the next one
-    anyway, it counts as such.
+    If a mistake was recognized, the hint that its page names for it comes first, once. If that is the next hint anyway,
+    it counts as the next one.
     """
     number, mistake = _hint_on_the_mistake(exercise)
     seen = {**record.blank("exercises"), **record.entries("exercises").get(exercise.id, {})}["hints"]
@@ -78,7 +79,8 @@ def next_hint(exercise: Exercise) -> Hint:
 
 
 def _hint_on_the_mistake(exercise: Exercise) -> tuple[int, str]:
-    """The number of the hint that helps with the mistake recognized last, and its name: once, then 0 and ""."""
+    """Return the number of the hint for the last recognized mistake, and its name. This happens once; then return 0 and
+    ""."""
     entry = record.entries("mistakes").get(exercise.id)
     if not entry or not entry["name"] or entry["name"] == entry["hinted"]:
         return 0, ""
@@ -90,25 +92,25 @@ def _hint_on_the_mistake(exercise: Exercise) -> tuple[int, str]:
 
 
 def progress() -> Progress:
-    """Return every exercise with points, attempts and last result, and how well guesses and their confidence agree.
+    """Return every exercise with points, attempts and last result, and the accuracy of the guesses by confidence.
 
-    Tables in a notebook, one per chapter, and text elsewhere.
+    In a notebook it is a table for each chapter, elsewhere text.
     """
     from course_lib.course.contents import CHAPTERS, TITLES
 
     entries = record.entries("exercises")
     rows = []
-    for exercise in EXERCISES.entries.values():  # what the pages begin with: enough, and quickly read
+    for exercise in EXERCISES.entries.values():  # the front matter of the pages is enough, and quick to read
         entry = {**record.blank("exercises"), **entries.get(exercise.id, {})}
         earned = min(entry["earned"], exercise.points)
         last = entry["last"] if entry["last"] in SIGNS else ""
         rows.append(
             Row(exercise.id, exercise.chapter, exercise.title, exercise.points, earned, entry["attempts"], last)
         )
-    guessed: dict[int, tuple[int, int]] = {}  # how sure, in percent -> how many were right, of how many
+    guessed: dict[int, tuple[int, int]] = {}  # confidence in percent -> (right guesses, all guesses)
     for guess in record.entries("guesses").values():
         right, of = guessed.get(guess["confidence"], (0, 0))
         guessed[guess["confidence"]] = right + bool(guess["right"]), of + 1
-    pages = {each.number: f"../exercises/{each.notebook}" for each in CHAPTERS}  # so from exercises as from notebooks
+    pages = {each.number: f"../exercises/{each.notebook}" for each in CHAPTERS}  # valid in exercises/ and in notebooks/
     here = {number: page for number, page in pages.items() if os.path.exists(page)}
     return Progress(tuple(rows), TITLES, dict(sorted(guessed.items())), here)

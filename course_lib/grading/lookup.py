@@ -1,7 +1,7 @@
-"""What a learner's call asks for: the exercise; or, where that cannot be told, a `Result` that says so in a sentence.
+"""Find the exercise that a learner's call names; without one, return a `Result` with a sentence about the problem.
 
-`check`, `hint` and `mine` begin here, so that a slip of the pen is answered in a line and never with a traceback. What
-programs call (`grade`, `catalogue.get`) raises instead.
+`check`, `hint` and `mine` begin here, so that a typing error gets a sentence instead of a traceback. The functions for
+programs (`grade`, `catalogue.get`) raise an error instead.
 """
 
 from types import FunctionType
@@ -14,21 +14,22 @@ from course_lib.grading.result import Result
 
 
 class LeftOut:
-    """Stands for an argument that was not given."""
+    """A placeholder for an argument that was not given."""
 
     def __repr__(self) -> str:
         return "<left out>"
 
 
 LEFT_OUT: Any = LeftOut()
-LONGEST = 40  # characters of an id that are repeated
+LONGEST = 40  # characters of an id that a message quotes
 
 
 def asked(call: str, exercise_id: Any, answer: Any = None) -> Exercise | Result:
-    """Return the exercise that a call names, or what to say of it: an id misspelt, arguments exchanged or left out.
+    """Return the exercise that a call names, or a message about a misspelt id, or about swapped or missing arguments.
 
     Args:
-        call: "check", "hint" or "mine". exercise_id, answer: what it was given; LEFT_OUT where one was needed.
+        call: "check", "hint" or "mine".
+        exercise_id, answer: the arguments of the call; LEFT_OUT if a required one is missing.
     """
     if isinstance(exercise_id, str):
         try:
@@ -47,8 +48,9 @@ def asked(call: str, exercise_id: Any, answer: Any = None) -> Exercise | Result:
 
 
 def _likely(answer: Any) -> Exercise:
-    """The exercise whose answer bears this function's name; without one, the first of all that asks for a function."""
-    name = answer.__name__ if type(answer) in (type, FunctionType) else None  # no code of its own runs for these
+    """Return the exercise whose answer has this function's name, or else the first exercise that asks for a
+    function."""
+    name = answer.__name__ if type(answer) in (type, FunctionType) else None  # reading these names runs no other code
     whose = [entry.id for entry in EXERCISES.entries.values() if entry.answer_name == name]
     return EXERCISES[whose[0] if whose else next(id for id, entry in EXERCISES.entries.items() if entry.kind == "code")]
 

@@ -1,7 +1,7 @@
-"""The mistakes of a page: how each is written, and what it becomes.
+"""The mistakes of a page: how to write each one, and how it becomes code.
 
-A form of a mistake is a change of the reference, an expression of the signature's names, or a piece of Python. It is
-read and checked with its page, and made into a function, class or value when an answer is first held against it.
+A form of a mistake is a change of the reference, an expression in the signature's names, or a piece of Python. It is
+read and checked together with its page. It becomes a function, class or value when an answer is first compared with it.
 """
 
 import ast
@@ -17,15 +17,18 @@ from course_lib.grading import slips
 
 
 class FormError(ValueError):
-    """A form that cannot be what it should be; the message says what to do."""
+    """The error for an invalid form; the message has the remedy."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What the mistakes of a page are made from.
+    """The material from which the mistakes of a page are made.
 
-    Fields: source of the page's module · its namespace, made when it is asked for · the answer's name and its
-    parameters as they are written in the signature, and whether it is a class.
+    Fields:
+        source: of the page's module.
+        namespace: returns the module's namespace, which is created on first use.
+        name, parameters: of the answer, as written in the signature.
+        is_class: whether the answer is a class.
     """
 
     source: str
@@ -36,7 +39,7 @@ class Reference:
 
     @cached_property
     def text(self) -> str:
-        """The source of the answer and of all helpers that it uses, comments and docstrings blanked."""
+        """Return the source of the answer and of all helpers that it uses, with comments and docstrings blanked."""
         tree, lines = ast.parse(self.source), bare(self.source).splitlines()
         definitions = {node.name: node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
         used, waiting = set(), [self.name]
@@ -54,7 +57,7 @@ class Reference:
 
 
 def bare(source: str) -> str:
-    """Return Python source with its comments and docstrings blanked: what a change must not find its words in."""
+    """Return Python source with comments and docstrings blanked, so that no change finds its words there."""
     lines = [list(line) for line in source.splitlines()]
 
     def blank(start: tuple[int, int], end: tuple[int, int]) -> None:
@@ -78,7 +81,7 @@ def bare(source: str) -> str:
 
 
 def _ends(node: ast.stmt) -> list[tuple[int, int]]:
-    assert node.end_lineno is not None  # neither is, of what was parsed
+    assert node.end_lineno is not None  # parsed nodes always have both
     assert node.end_col_offset is not None
     return [(node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)]
 
@@ -88,12 +91,12 @@ def _ends(node: ast.stmt) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Change:
-    """The reference with words replaced: (old, new, everywhere), one after the other."""
+    """The reference with words replaced: (old, new, everywhere), one replacement after another."""
 
     replaced: tuple[tuple[str, str, bool], ...]
 
     def require_sound(self, reference: Reference) -> None:
-        """Raise a FormError unless every `old` is found, and what comes out is Python."""
+        """Raise a FormError unless every `old` is found and the result is valid Python."""
         _require_python(self.text(reference))
 
     def text(self, reference: Reference) -> str:
@@ -101,7 +104,7 @@ class Change:
         return self.applied_to(reference.text, reference.name)
 
     def applied_to(self, text: str, name: str) -> str:
-        """Return a text with the words replaced; `name` is what errors call it."""
+        """Return a text with the words replaced; `name` is its name in error messages."""
         for old, new, everywhere in self.replaced:
             count = text.count(old)
             if count == 0:
@@ -121,12 +124,12 @@ class Change:
 
 @dataclass(frozen=True)
 class Lines:
-    """The reference with whole lines replaced, as a diff writes it: "-" out, "+" in, " " stays."""
+    """The reference with whole lines replaced, written as a diff: "-" removes, "+" adds, " " keeps a line."""
 
     diff: str
 
     def require_sound(self, reference: Reference) -> None:
-        """Raise a FormError unless the lines that stay or go are found once, and what comes out is Python."""
+        """Raise a FormError unless the kept and removed lines occur exactly once and the result is valid Python."""
         _require_python(self.text(reference))
 
     def text(self, reference: Reference) -> str:
@@ -134,7 +137,7 @@ class Lines:
         return self.applied_to(reference.text, reference.name)
 
     def applied_to(self, text: str, name: str) -> str:
-        """Return a text with the lines replaced; `name` is what errors call it."""
+        """Return a text with the lines replaced; `name` is its name in error messages."""
         lines = text.splitlines()
         hunks: list[list[tuple[str, str]]] = []
         hunk: list[tuple[str, str]] = []
@@ -157,13 +160,13 @@ class Lines:
 
 @dataclass(frozen=True)
 class Along:
-    """A mistake that is a change of the reference, with a second one on top of it."""
+    """A mistake that is a change of the reference, with a second change applied to it."""
 
     mistake: Change | Lines
     slip: Change | Lines
 
     def require_sound(self, reference: Reference) -> None:
-        """Raise a FormError where the mistake leaves the slip no place, or what comes out is no Python."""
+        """Raise a FormError if the second change no longer fits, or if the result is not valid Python."""
         _require_python(self.text(reference))
 
     def text(self, reference: Reference) -> str:
@@ -208,14 +211,14 @@ def _tokens(line: str) -> list[tokenize.TokenInfo]:
     try:
         for token in tokenize.generate_tokens(io.StringIO(line.strip()).readline):
             found.append(token._replace(end=(1, token.end[1] + len(line) - len(line.lstrip()))))
-    except (tokenize.TokenError, IndentationError, SyntaxError):  # a bracket that closes further down
+    except (tokenize.TokenError, IndentationError, SyntaxError):  # a bracket that closes on a later line
         pass
     return found
 
 
 @dataclass(frozen=True)
 class Expression:
-    """What a learner with the mistake returns, in the signature's names; of a class exercise, the class."""
+    """The return value of a learner with this mistake, in the signature's names; for a class exercise, the class."""
 
     text: str
 
@@ -227,7 +230,7 @@ class Expression:
         return f"({self.text}\n)" if reference.is_class else f"lambda {reference.parameters}: ({self.text}\n)"
 
     def made(self, reference: Reference, **replaced: Any) -> Any:
-        """Return a function with the exercise's signature, or the class; `replaced` stands for names of the module."""
+        """Return a function with the exercise's signature, or the class; `replaced` replaces names of the module."""
         code = compile(self._source(reference), f"<a mistake in {reference.name}>", "eval")
         return eval(code, {**slips.NAMES, **reference.namespace(), **replaced})
 
@@ -245,21 +248,21 @@ class Definition:
             raise FormError("a python block of a mistake ends with the definition of a function or a class")
 
     def made(self, reference: Reference, **replaced: Any) -> Any:
-        """Return the function or class that is defined last; `replaced` stands for names of the module."""
+        """Return the function or class that is defined last; `replaced` replaces names of the module."""
         last = ast.parse(self.text).body[-1]
-        assert isinstance(last, (ast.FunctionDef, ast.ClassDef))  # `require_sound` has looked
+        assert isinstance(last, (ast.FunctionDef, ast.ClassDef))  # `require_sound` has checked this
         return _defined(self.text, reference, last.name, **replaced)
 
 
 @dataclass(frozen=True)
 class Value:
-    """A wrong number or shape, or some wrong parts by name: an expression in the names of the answer's block."""
+    """A wrong number or shape, or a dictionary of wrong parts: an expression in the names of the answer's block."""
 
     text: str
     names: Mapping[str, Any]
 
     def require_sound(self, reference: None) -> None:
-        """Raise a FormError unless this has a value."""
+        """Raise a FormError unless the expression has a value."""
         _require_python(f"({self.text}\n)", "eval")
         try:
             self.made(reference)
@@ -287,7 +290,7 @@ def _defined(source: str, reference: Reference, name: str, **replaced: Any) -> A
 
 @dataclass(frozen=True, eq=False)
 class WrittenMistake:
-    """A mistake as a page tells it, with the fields of a Misconception. Its forms are made when it is first tried."""
+    """A mistake as written on a page, with the fields of a Misconception. Its forms become code on first use."""
 
     name: str
     sentence: str
@@ -303,7 +306,7 @@ class WrittenMistake:
     def _made(self, form: Change | Lines | Along | Expression | Definition | Value) -> Any:
         if isinstance(form, Value):
             return form.made(None)
-        assert self.reference is not None  # the other forms are code's, whose pages have one
+        assert self.reference is not None  # the other forms belong to code, whose pages have a reference
         return form.made(self.reference)
 
     @property
@@ -316,7 +319,7 @@ class WrittenMistake:
 
 
 def parameters_of(signature: str) -> str:
-    """Return the parameters that a signature names, as it writes them. Errors: FormError if it is no signature."""
+    """Return the parameters in a signature, as written there. Errors: FormError if it is not a signature."""
     try:
         node = ast.parse(f"def {signature.partition('->')[0].strip()}: ...").body[0]
     except SyntaxError:

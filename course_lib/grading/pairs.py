@@ -1,7 +1,7 @@
-"""Two mistakes of a page in one answer: what a learner hands in who makes both, and what is said of each.
+"""Two mistakes of a page in one answer: the answer of a learner who makes both, and the sentences about them.
 
-Nothing is written for a pair. Two changes of the reference are made one after the other, and an expression or a
-definition that calls the reference, `x + causal_self_attention(x, …)`, calls the one with the other mistake.
+No page describes a pair. Two changes of the reference are applied one after the other. An expression or a definition
+that calls the reference, `x + causal_self_attention(x, …)`, calls the version with the other mistake.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any
 from course_lib.grading.exercise import Misconception
 from course_lib.grading.mistakes import Along, Change, Definition, Expression, Lines, Reference, WrittenMistake
 
-MOST_LATER = 300  # pairs with a form that stands after "also"
+MOST_LATER = 300  # pairs with a form that comes after "also"
 Written = Change | Lines | Expression | Definition
 
 
@@ -24,16 +24,17 @@ APPROVED = re.compile(
 ASIDE = re.compile(r", which (?:is|are) right(?:, |(?=[.;:]))")
 UNFINISHED = re.compile(
     r"(^(?:[^.:;,(]|\([^)]*\))*? (?:is|are) not)(?=[.:;,])"
-)  # "The unit is not: …", of what was right and what not
+)  # "The unit is not: …", after a clause about a right part
 RIGHT_FOR = re.compile(r"^Right,? (?=\w)")
 
 
 def in_company(text: str) -> str:
-    """Return what a mistake says of an answer that makes another one as well: without the sentences and clauses that
-    call a part of the answer right, because the other mistake may be in that part.
+    """Return the sentence about a mistake for an answer that makes another mistake as well. It omits the sentences and
+    clauses that call a part right, because the other mistake may be in that part.
 
     "The mask is right. You keep …" becomes "You keep …", and "The size is right, the unit is not: …" becomes "The unit
-    is not right: …". "Right for small scores, but …" is true of the one mistake and says so.
+    is not right: …". "Right for small scores, but …" applies to only one of the mistakes, so the new sentence says
+    "This part is right for …".
     """
     kept: list[str] = []
     for sentence in SENTENCE.split(text.strip()):
@@ -51,14 +52,14 @@ def in_company(text: str) -> str:
 
 
 class Pairs:
-    """The pairs of an exercise's mistakes, each made when it is first tried and kept then."""
+    """The pairs of an exercise's mistakes. Each is made on first use and then cached."""
 
     def __init__(self, mistakes: Sequence[Misconception | WrittenMistake]):
         self._made: list[tuple[WrittenMistake, WrittenMistake, Callable]] = []
         self._rest = _all(mistakes)
 
     def __iter__(self) -> Iterator[tuple[WrittenMistake, WrittenMistake, Callable]]:
-        """The two mistakes, in the order of the page, and the answer in which both show."""
+        """Yield the two mistakes, in the order of the page, and the answer with both."""
         yield from self._made
         for found in self._rest:
             self._made.append(found)
@@ -67,12 +68,13 @@ class Pairs:
 
 @cache
 def pairs_of(exercise: Any) -> Pairs:
-    """The pairs of an exercise's mistakes; the same object each time."""
+    """Return the pairs of an exercise's mistakes, the same object each time."""
     return Pairs(exercise.misconceptions)
 
 
 def _all(mistakes: Sequence[Any]) -> Iterator[tuple[WrittenMistake, WrittenMistake, Callable]]:
-    """First the pairs of first forms, which are the usual ones, then those with a form that stands after "also"."""
+    """Yield first the pairs of first forms, which are the most common, then the pairs with a form that comes after
+    "also"."""
     written = [mistake for mistake in mistakes if isinstance(mistake, WrittenMistake) and mistake.reference]
     later: list[tuple[WrittenMistake, WrittenMistake, Written, Written]] = []
     for one, other in combinations(written, 2):
@@ -88,7 +90,7 @@ def _all(mistakes: Sequence[Any]) -> Iterator[tuple[WrittenMistake, WrittenMista
 
 
 def _both(one: Written, other: Written, reference: Reference | None) -> Callable | None:
-    """The reference with both forms in it, the second on top where that is possible; None where neither has a place."""
+    """Return the reference with both forms applied, the second last if possible; None if neither order works."""
     assert reference is not None  # every form here is a change of one, or calls one
     for below, above in ((one, other), (other, one)):
         try:
@@ -98,6 +100,6 @@ def _both(one: Written, other: Written, reference: Reference | None) -> Callable
                 return both.made(reference)
             if isinstance(above, (Expression, Definition)) and re.search(rf"\b{reference.name}\b", above.text):
                 return above.made(reference, **{reference.name: below.made(reference)})
-        except Exception:  # the one leaves the other no place, or what it needs
+        except Exception:  # one form removes text or a name that the other needs
             continue
     return None

@@ -1,7 +1,7 @@
-"""What the learner sees: `Result` and `Progress`, as text and as HTML.
+"""The feedback to the learner: `Result` and `Progress`, as text and as HTML.
 
-The same answer gives the same text everywhere, always: no times, no attempt numbers, no addresses. Colour is never
-alone: a symbol and a word say the same. Colours are chosen to be read on a light and on a dark page.
+The same answer always has the same text: no times, no attempt numbers, no addresses. Colour is never the only carrier
+of meaning: a symbol and a word accompany it. All colours are legible on light and dark pages.
 """
 
 import os
@@ -15,13 +15,13 @@ from course_lib.course.formulas import html_of, replaced, text_of
 from course_lib.grading.judge.show import plural
 
 WIDTH = 100  # columns of text
-LONG = 12  # lines of a case: a longer one is folded where it can be unfolded
-PICTURE = 8  # so many lines a picture takes, at least
+LONG = 12  # lines of a case: a longer one is folded, if the page can unfold it
+PICTURE = 8  # the least number of lines that a picture takes
 EMPHASIS = re.compile(r"(?<![\w*])\*([^\W_](?:[\w ’'-]*\w)?)\*(?![\w*])")
 ALSO, PERHAPS = (
     "; also ",
     " (perhaps)",
-)  # in the name of what was recognized: between two mistakes, and after a likeness
+)  # in the name of a diagnosis: between two mistakes, and after a similarity
 SIGNS = {  # symbol, word, colour of the badge behind white letters
     "passed": ("✓", "Passed", "#1a7f37"),
     "failed": ("✗", "Not yet", "#b3261e"),
@@ -34,12 +34,15 @@ SIGNS = {  # symbol, word, colour of the badge behind white letters
 class Result:
     """The verdict on one answer.
 
-    Fields: passed, earned, points, feedback (text), misconception (its name, or None), status (passed, failed,
-    unanswered, or written for a reflection), sentences, `closing`, which says what to do next, the failing case: a
-    sentence on what it is (`case`) and the case as preformatted text (`evidence`), and the target beside the answer,
-    where both are matrices: `picture` in HTML, `sketch` in text.
+    Fields:
+        passed, earned, points, feedback: the outcome, and the complete text.
+        status: passed, failed, unanswered, or written for a reflection.
+        misconception: its name, or None.
+        sentences, closing: the findings, and the next step.
+        case, evidence: the failing case: a sentence about it, and the case as preformatted text.
+        picture, sketch: the target next to the answer in HTML and in text, if both are matrices.
 
-    What was found and what to do next stand first. The case may be long: it comes last, folded where a page can fold.
+    The findings and the next step come first. The case may be long, so it comes last, folded if the page can fold.
     """
 
     exercise_id: str
@@ -52,7 +55,7 @@ class Result:
     closing: str = ""
     picture: str = ""
     sketch: str = ""
-    part: int = 0  # points for stages that pass, where not all do
+    part: int = 0  # points for the stages that pass, if not all pass
     case: str = ""
 
     @property
@@ -65,7 +68,7 @@ class Result:
 
     @property
     def mistakes(self) -> list[str]:
-        """The names of the mistakes that were recognized: none, one or two."""
+        """Return the names of the recognized mistakes: none, one or two."""
         return self.misconception.removesuffix(PERHAPS).split(ALSO) if self.misconception else []
 
     @property
@@ -92,7 +95,7 @@ class Result:
         )
 
     def _case_html(self) -> str:
-        """The case, below its sentence; folded where it would push the verdict off the screen."""
+        """Return the case below its sentence; a long case is folded, so that the verdict stays on the screen."""
         style = "margin: 6px 0 0; padding: 0; background: transparent; color: inherit; overflow-x: auto;"
         evidence = f'<pre style="{style}">{escape(self.evidence)}</pre>' if self.evidence else ""
         if not (evidence or self.picture):
@@ -104,13 +107,14 @@ class Result:
         )
 
     def _repr_pretty_(self, printer, cycle: bool) -> None:
-        """As text in a notebook. For nbgrader the points alone: it takes the text of a cell for its score."""
+        """Print the text of the result in a notebook. For nbgrader print only the points, which it reads as the
+        score."""
         printer.text(str(self.earned) if _for_nbgrader() else repr(self))
 
     def _ipython_display_(self) -> None:
-        """In a notebook the next hint stands on a button below; what is said above it stays without a kernel."""
+        """Show the result, and below it a button with the next hint. The result itself also stays without a kernel."""
         if self.status not in ("failed", "unanswered") or _for_nbgrader():
-            raise NotImplementedError  # IPython then shows it as it shows everything
+            raise NotImplementedError  # IPython then displays it in the usual way
         from IPython.display import publish_display_data
 
         publish_display_data({"text/plain": repr(self), "text/html": self._repr_html_()})
@@ -118,32 +122,33 @@ class Result:
             show(self.exercise_id)
 
 
-_below: list[Callable[[str], object]] = []  # what the engine shows below feedback: this module knows no button
+_below: list[Callable[[str], object]] = []  # set by the engine, because this module does not know the button
 
 
 def show_below(show: Callable[[str], object]) -> None:
-    """Have `show(exercise_id)` called in a notebook below every feedback that a hint may follow."""
+    """Call `show(exercise_id)` in a notebook below all feedback that a hint may follow."""
     _below.append(show)
 
 
 def _for_nbgrader() -> bool:
-    return "NBGRADER_EXECUTION" in os.environ  # set while nbgrader grades or validates a notebook, by nbgrader itself
+    return "NBGRADER_EXECUTION" in os.environ  # nbgrader sets it while it grades or validates
 
 
 @dataclass(frozen=True)
 class Hint:
-    """One hint of an exercise; `in_turn` unless it was given first because it helps with a mistake."""
+    """One hint of an exercise. `in_turn` is False if it was given early because it helps with a mistake."""
 
     exercise_id: str
     number: int
     of: int
     text: str
-    mistake: str = ""  # that was recognized, where the hint helps with it
+    mistake: str = ""  # the recognized mistake that the hint helps with
     in_turn: bool = True
 
     @property
     def _parts(self) -> tuple[str, str]:
-        """What it is, and what follows the exercise's id: who gets one before its turn has skipped none."""
+        """Return the title, and the text after the exercise's id. A hint given early does not count as skipping
+        others."""
         if not self.in_turn:
             place = f"hint {self.number} of {self.of}, given first because it helps here"
             return "Hint for this mistake", f" · “{self.mistake}” ({place})"
@@ -164,7 +169,7 @@ class Hint:
 
 @dataclass(frozen=True)
 class Row:
-    """One exercise in the table of progress. last: passed, failed, written, or "" if never answered."""
+    """One exercise in the table of progress. last: passed, failed, written, or "" without an answer."""
 
     exercise_id: str
     chapter: int
@@ -176,7 +181,7 @@ class Row:
 
     @property
     def cells(self) -> tuple[str, str, str]:
-        """Points, attempts, last result, as they are shown."""
+        """Return points, attempts and last result as displayed."""
         points = f"{self.earned} / {self.points}" if self.points else "–"
         last = " ".join(SIGNS[self.last][:2]) if self.last else "–"
         return points, str(self.attempts) if self.attempts else "–", last
@@ -188,8 +193,8 @@ class Progress:
 
     rows: tuple[Row, ...]
     titles: Mapping[int, str] = field(default_factory=dict)  # of the chapters
-    guesses: Mapping[int, tuple[int, int]] = field(default_factory=dict)  # how sure in % -> right, of how many
-    notebooks: Mapping[int, str] = field(default_factory=dict)  # a chapter's number -> its exercises, from here
+    guesses: Mapping[int, tuple[int, int]] = field(default_factory=dict)  # confidence in % -> right guesses, all
+    notebooks: Mapping[int, str] = field(default_factory=dict)  # a chapter's number -> path to its exercises from here
 
     @property
     def earned(self) -> int:
@@ -201,7 +206,7 @@ class Progress:
 
     @property
     def chapters(self) -> list["Progress"]:
-        """The same for each chapter alone."""
+        """Return a separate `Progress` for each chapter."""
         numbers = dict.fromkeys(row.chapter for row in self.rows)
         return [replace(self, rows=tuple(row for row in self.rows if row.chapter == number)) for number in numbers]
 
@@ -219,7 +224,7 @@ class Progress:
         return f"{number} · {self.titles[number]}" if number in self.titles else f"Chapter {number}"
 
     def __repr__(self) -> str:
-        """A line per chapter, and under a chapter that was begun a line per exercise."""
+        """Return a line for each chapter and, under a chapter with any result, a line for each exercise."""
         width = max((len(row.exercise_id) for row in self.rows), default=0) + 2
         lines = []
         for chapter in self.chapters:
@@ -236,7 +241,7 @@ class Progress:
 
     @property
     def _calibration(self) -> list[str]:
-        """How well guesses and the confidence in them agree, a line for each level; nothing where none was made."""
+        """Return how well guesses agree with the confidence in them, a line for each level; no line without guesses."""
         if not self.guesses:
             return []
         lines = [
@@ -246,7 +251,7 @@ class Progress:
         return ["Your guesses. You are well calibrated if you are right as often as you are sure.", *lines]
 
     def _repr_html_(self) -> str:
-        """A bar per chapter, which opens into its table; the chapters that were begun and not finished are open."""
+        """Return a bar for each chapter, which opens into its table. Started but unfinished chapters are open."""
         chapters = "".join(chapter._chapter_html() for chapter in self.chapters)
         guesses = "".join(f"<div>{escape(line)}</div>" for line in self._calibration)
         return (
@@ -261,7 +266,7 @@ class Progress:
             last = _badge(*SIGNS[row.last]) if row.last else last
             id = f"<code>{escape(row.exercise_id)}</code>"
             if page := self.notebooks.get(row.chapter):
-                cell = row.exercise_id.partition(".")[2].replace("_", "-")  # that begins the exercise
+                cell = row.exercise_id.partition(".")[2].replace("_", "-")  # the id of the exercise's first cell
                 id = f'<a href="{page}#cell-id={cell}" style="text-decoration: underline;">{id}</a>'
             body.append(
                 f'<tr><td style="{cell} left;">{id}</td>'
@@ -282,7 +287,7 @@ class Progress:
 
 
 def wrapped(text: str) -> list[str]:
-    """Return the lines of a text, none longer than a page of text is wide; what was indented stays so."""
+    """Return the lines of a text, wrapped to the page width, with the indentation kept."""
     lines = []
     for line in text.splitlines():
         indent = line[: len(line) - len(line.lstrip())]
@@ -300,7 +305,7 @@ def _line(text: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """Return an author's text as `_code` does, with its formulas drawn."""
+    """Return an author's text as `_code` does, with its formulas rendered."""
     drawn: list[str] = []
 
     def kept(tex: str) -> str:
@@ -311,8 +316,8 @@ def _prose(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Escaped, with `names` set as code and *words* in italics; a * in code or in a product stays."""
-    parts = re.split(r"`([^`\n]+)`", escape(text))  # what stands between a pair of ` has an odd number
+    """Return the text escaped, with `names` as code and *words* in italics; a * in code or in a product stays."""
+    parts = re.split(r"`([^`\n]+)`", escape(text))  # parts between a pair of ` have odd indices
     return "".join(
         f"<code>{part}</code>" if i % 2 else EMPHASIS.sub(r"<em>\1</em>", part) for i, part in enumerate(parts)
     )

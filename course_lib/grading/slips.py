@@ -1,6 +1,6 @@
-"""Generic slips: what turns a right function, or a class, into one with a mistake that many learners make everywhere.
+"""Generic slips: functions that turn a right function or class into one with a common mistake.
 
-Every page's mistakes may use them, without an import: `in_float32(layer_norm)(x, gamma, beta, eps)`.
+The mistakes of every page may use them without an import: `in_float32(layer_norm)(x, gamma, beta, eps)`.
 """
 
 import inspect
@@ -15,7 +15,7 @@ Function = Callable[..., Any]
 
 
 def mapped(change: Callable[[Tensor], Any], value: Any) -> Any:
-    """Return the value with every floating-point tensor in it changed, in lists, tuples and dictionaries too."""
+    """Return the value with every floating-point tensor in it changed, also inside lists, tuples and dictionaries."""
     if isinstance(value, Tensor):
         return change(value) if value.is_floating_point() else value
     if isinstance(value, (list, tuple)):
@@ -24,7 +24,7 @@ def mapped(change: Callable[[Tensor], Any], value: Any) -> Any:
 
 
 def in_float32(function: Function) -> Function:
-    """Return the function as somebody writes it who turns every tensor into float32 first: digits are lost."""
+    """Return the function with every input tensor converted to float32 first, which loses digits."""
 
     @wraps(function)
     def wrong(*args, **kwargs):
@@ -34,7 +34,7 @@ def in_float32(function: Function) -> Function:
 
 
 def losing_dtype(function: Function) -> Function:
-    """Return the function with a result in float32, whatever its input was."""
+    """Return the function with a result in float32, whatever the dtype of its input."""
 
     @wraps(function)
     def wrong(*args, **kwargs):
@@ -44,7 +44,7 @@ def losing_dtype(function: Function) -> Function:
 
 
 def detached(function: Function) -> Function:
-    """Return the function with a result through which no gradient finds back."""
+    """Return the function with a result that no gradient can flow through."""
 
     @wraps(function)
     def wrong(*args, **kwargs):
@@ -54,7 +54,7 @@ def detached(function: Function) -> Function:
 
 
 def changing_input(function: Function, name: str, change: Callable[[Tensor], Any] = torch.Tensor.zero_) -> Function:
-    """Return the function as one that works on its input `name` itself: afterwards `change` was done to it, in place.
+    """Return the function with a side effect: afterwards its input `name` has been changed in place by `change`.
 
     Errors: ValueError if the function has no parameter of that name.
     """

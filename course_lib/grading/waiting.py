@@ -1,6 +1,6 @@
-"""One line while a long check runs: in a notebook and in a terminal, and gone when the result comes.
+"""One line during a long check, in a notebook or a terminal. It disappears when the result comes.
 
-Where output is kept to be compared (a notebook that is run as a file, a log) the line leaves nothing behind.
+If output is saved for comparison (a notebook run as a file, a log), the line leaves no trace.
 """
 
 import contextlib
@@ -12,16 +12,17 @@ from typing import TextIO
 
 from course_lib.grading.judge.limits import tell_while_waiting
 
-PATIENCE = 2.0  # seconds without a word
+PATIENCE = 2.0  # seconds before the first line
 EVERY = 1.0  # seconds from one line to the next
-CLEAR = "\r\x1b[K"  # to the beginning of a terminal's line, and it is empty
-Show = Callable[[str], None]  # "" takes the line away
+CLEAR = "\r\x1b[K"  # move to the beginning of a terminal's line and clear it
+Show = Callable[[str], None]  # "" removes the line
 
 
 @contextlib.contextmanager
 def told_while_it_runs(exercise_id: str) -> Iterator[None]:
-    """Say after two seconds, and then now and again, that the check of an exercise still runs, and how far it is."""
-    stderr = sys.stderr  # while an answer runs, another stands in its place
+    """Report after two seconds, and then regularly, that the check of an exercise is still running, and its
+    progress."""
+    stderr = sys.stderr  # another stream replaces it while an answer runs
     begun = time.monotonic()
     next_line = begun + PATIENCE
     show: Show | None = None
@@ -32,7 +33,7 @@ def told_while_it_runs(exercise_id: str) -> Iterator[None]:
         if now < next_line:
             return
         next_line = now + EVERY
-        with contextlib.suppress(Exception):  # a line that cannot be shown must not spoil the check
+        with contextlib.suppress(Exception):  # a line that cannot be shown must not affect the check
             show = show or _place(stderr)
             show(line(exercise_id, now - begun, most, so_far))
 
@@ -46,14 +47,14 @@ def told_while_it_runs(exercise_id: str) -> Iterator[None]:
 
 
 def line(exercise_id: str, ran: float, most: float, so_far: str = "") -> str:
-    """Return the line. ran, most: seconds; most of computing, which on a busy machine takes longer by the clock."""
+    """Return the line. ran, most: seconds; `most` is computing time, and a busy machine takes longer by the clock."""
     far = f"{so_far} so far, " if so_far else ""
     key = "■ (interrupt)" if _kernel() else "Ctrl+C"
     return f"Checking {exercise_id} for {ran:.0f} s: {far}at most {most:.3g} s of computing. {key} stops it."
 
 
 def _kernel() -> object:
-    """The kernel of the notebook in which this runs, if there is one."""
+    """Return the kernel of the notebook in which this runs, if there is one."""
     if "IPython" not in sys.modules:
         return None
     from IPython import get_ipython
@@ -68,7 +69,7 @@ def _place(stderr: TextIO) -> Show:
 
 
 def _in_the_notebook() -> Show:
-    """An output that begins empty and ends empty: who keeps outputs, or compares them, sees nothing there."""
+    """Return a function for an output that begins empty and ends empty, so that saved outputs contain nothing of it."""
     from IPython.display import display
 
     handle = display({}, raw=True, display_id=True)
@@ -77,7 +78,7 @@ def _in_the_notebook() -> Show:
 
 def _in_the_terminal(stream: TextIO) -> Show:
     def show(text: str) -> None:
-        stream.write(CLEAR + text[: shutil.get_terminal_size().columns - 1])  # of a second row nothing could be cleared
+        stream.write(CLEAR + text[: shutil.get_terminal_size().columns - 1])  # a second row could not be cleared
         stream.flush()
 
     return show

@@ -1,8 +1,8 @@
-"""Live figures: what puts sliders in front of a figure, and what keeps a page readable when no kernel runs.
+"""Live figures: sliders in front of a figure, on a page that stays readable when no kernel runs.
 
-The figures themselves stand with their chapters. Importing this package imports neither matplotlib nor ipywidgets:
-they come with the first name that needs them. Every notebook's first cell takes one from here, and from then on a
-NameError there says which cells to run, and controls wait for the cell that runs.
+The figures themselves are in the chapters' folders. Importing this package does not import matplotlib or ipywidgets;
+the first name that needs them does. The first cell of every notebook imports a name from here. From then on, a
+`NameError` says which cells to run, and controls wait until the running cell ends.
 """
 
 import importlib

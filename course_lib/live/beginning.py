@@ -1,4 +1,4 @@
-"""What a notebook's kernel does before its first cell, where `python -m course_lib start` opened JupyterLab."""
+"""What a notebook's kernel does before its first cell if `python -m course_lib start` opened JupyterLab."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ from course_lib.live.names import explain_names
 
 
 def begin() -> None:
-    """Explain names that are not made yet, and let the first cell that runs say how far its notebook was read."""
+    """Explain undefined names, and have the first cell that runs say how far the learner has read in the notebook."""
     from IPython import get_ipython
 
     explain_names()
@@ -29,8 +29,10 @@ def begin() -> None:
 
 
 def where_you_were(notebook: str, heading: str, cell: str) -> str:
-    """Return a sentence with a link to a section of a notebook, in Markdown. Of its heading JupyterLab would find those
-    alone that are all ASCII; it finds any cell by its id."""
+    """Return a sentence with a link to a section of a notebook, in Markdown.
+
+    The link uses the id of a cell, because JupyterLab finds a heading only if it is all ASCII.
+    """
     return (
         f"Last time you came as far as “[{heading}]({quote(notebook)}#cell-id={cell})”. To go on there, click this "
         "link, then the cell that comes next, and choose *Run > Run All Above Selected Cell*."

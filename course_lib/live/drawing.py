@@ -1,6 +1,6 @@
-"""What figures are drawn with: objects that build and update, and their paper.
+"""The base of every figure: objects that build a figure once and update it, and the blank figures they start from.
 
-A figure that never moves is a function: data in, `Figure` out. One that a slider moves is a `Drawing`.
+A figure that never moves is a function from data to `Figure`. A figure that a slider moves is a `Drawing`.
 """
 
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ from course_lib.live.letters import LetterCanvas
 from course_lib.live.palette import FONT, INK, TITLE
 
 P = ParamSpec("P")
-Side = Literal["left", "center", "right"]  # of a text
+Side = Literal["left", "center", "right"]  # how a text is aligned
 
 
 def new_figure(width: float = 7.5, height: float = 4.0) -> tuple[Figure, Axes]:
@@ -29,7 +29,8 @@ def new_figure(width: float = 7.5, height: float = 4.0) -> tuple[Figure, Axes]:
 def new_panels(
     width: float, height: float, columns: int = 1, rows: int = 1, width_ratios: Sequence[float] | None = None
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure and its axes, row by row; without pyplot, so that nothing global keeps the figure alive."""
+    """Return a figure and its axes, row by row. It does without `pyplot`, so nothing global keeps the figure in
+    memory."""
     figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
     LetterCanvas(figure)
     panels = list(figure.subplots(rows, columns, squeeze=False, width_ratios=width_ratios).flat)
@@ -43,25 +44,28 @@ def new_panels(
 
 
 def headline(figure: Figure) -> Text:
-    """Return an empty title over all axes, at the left, to be filled when the figure is drawn."""
+    """Return an empty title above all axes, aligned left; the drawing fills it in later."""
     return figure.suptitle(" ", fontsize=TITLE, x=0.01, ha="left")
 
 
 def fix_layout(figure: Figure, **pads: float) -> None:
-    """Lay out once: axes that do not move, and a quicker redraw. pads: of the constrained layout, such as w_pad."""
+    """Lay the figure out once, so that its axes stay in place and it redraws faster.
+
+    pads: the padding of the constrained layout, such as w_pad.
+    """
     if engine := figure.get_layout_engine():
         engine.set(**pads)
         engine.execute(figure)
-    figure.set_layout_engine(None)  # not "none": with that in its place, every picture is drawn twice
+    figure.set_layout_engine(None)  # not "none", which draws every picture twice
 
 
 @dataclass
 class Drawing(ABC):
-    """A figure and the artists in it that move: built once, updated whenever the data change.
+    """A figure and the artists in it that move. It is built once and updated whenever the data change.
 
-    A subclass is a dataclass whose fields are the data. `build` makes the figure and keeps the artists that move as
-    attributes; `move` sets them from the fields. Whatever was drawn before, the result depends on the data alone. An
-    optional `title` stands in place of the headline that a drawing finds by itself.
+    A subclass is a `dataclass` whose fields are the data. `build` makes the figure and stores the artists that move as
+    attributes; `move` sets them from the fields. The result depends only on the data, not on earlier pictures. An
+    optional `title` replaces the headline that a drawing finds by itself.
 
         @dataclass
         class Bars(Drawing):
@@ -89,7 +93,7 @@ class Drawing(ABC):
 
     @abstractmethod
     def build(self) -> Figure:
-        """Make the figure and keep the artists that move."""
+        """Make the figure and store the artists that move."""
 
     @abstractmethod
     def move(self) -> None:
@@ -103,7 +107,7 @@ class Drawing(ABC):
         return self
 
     def update(self, **data: Any) -> None:
-        """Change some of the data, and draw. Errors: TypeError for a name that is no field."""
+        """Change some of the data and redraw. Errors: TypeError for a name that is not a field."""
         if unknown := data.keys() - self.data.keys():
             raise TypeError(f"{type(self).__name__} has no {sorted(unknown)}: its data are {list(self.data)}")
         for name, value in data.items():
@@ -117,12 +121,12 @@ class Drawing(ABC):
 
     @property
     def figure(self) -> Figure:
-        """Return the figure, built and drawn when it is first asked for."""
+        """Return the figure. The first access builds and draws it."""
         return self._figure or self.draw().figure
 
 
 def as_function(drawing: Callable[P, Drawing]) -> Callable[P, Figure]:
-    """Return the figure function of a `Drawing`, for notebooks: the same data in, its `Figure` out."""
+    """Return a function for notebooks that takes the data of a `Drawing` and returns its `Figure`."""
 
     @wraps(drawing)
     def draw(*args: P.args, **kwargs: P.kwargs) -> Figure:

@@ -1,7 +1,7 @@
 """`explore` finds the live figure that belongs to an exercise.
 
-A chapter's `widgets` may hold `EXPLORERS`: exercise id -> a function that takes the learner's function and returns a
-widget driven by it.
+A chapter's `widgets` module may define `EXPLORERS`: exercise id -> a function that takes the learner's function and
+returns a widget driven by it.
 """
 
 from collections.abc import Callable
@@ -19,18 +19,19 @@ def _explorers() -> dict[str, Callable]:
 
 
 def explorable() -> list[str]:
-    """The ids of all exercises that have a live figure."""
+    """Return the ids of all exercises that have a live figure."""
     return sorted(_explorers())
 
 
 def explore(exercise_id: str, function: Callable):
-    """The chapter's live figure, driven by your own function: `explore("sampling.temperature", temperature_softmax)`.
+    """Return the chapter's live figure, driven by your own function: `explore("sampling.temperature",
+    temperature_softmax)`.
 
     Args:
         exercise_id: one of `explorable()`.
-        function: your answer to that exercise. What it raises or gets wrong shows in the figure.
+        function: your answer to that exercise. The figure shows its errors and wrong results.
 
-    Errors: KeyError for an exercise without a live figure, with the nearest ids; TypeError if the id is no text, or
+    Errors: KeyError for an exercise without a live figure, with the nearest ids; TypeError if the id is not text, or
         the function cannot be called.
     """
     if not isinstance(exercise_id, str):

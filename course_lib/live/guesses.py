@@ -20,8 +20,8 @@ how close is close enough, as a difference or as a factor:
     = 5.6 ± 0.3 nats
     = 4000 ×÷ 2 tokens
 
-A page that is wrong is refused with file, line and remedy. A guess is kept in the learner's record with how sure the
-learner was; `reveal("attention.sharpness")`, after the cell that measures, says what came of it.
+An error in a page is reported with file, line and remedy. The learner's record keeps each guess with the learner's
+confidence. `reveal("attention.sharpness")`, after the cell that measures, shows whether the guess was right.
 """
 
 import difflib
@@ -70,7 +70,7 @@ def _text(part: Token) -> str:
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a question: its text, whether it is right, and what is said to whoever picks it (Markdown)."""
+    """An option of a question: its text, whether it is right, and the reply to learners who pick it (Markdown)."""
 
     text: str
     right: bool
@@ -79,7 +79,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Number:
-    """A number that is asked for: what is near enough, by a difference or, if `factor`, by a factor, and the unit."""
+    """A number that a question asks for: its tolerance, as a difference or, if `factor`, as a factor, and its unit."""
 
     value: float
     within: float
@@ -91,7 +91,7 @@ class Number:
         return f"{self.value:,.6g}{space}{self.unit}".strip()
 
     def near(self, text: str) -> bool:
-        """Return whether the number in this text is near enough."""
+        """Return whether the number in this text is within the tolerance."""
         number = float(text)
         if self.factor:
             return self.value / self.within <= number <= self.value * self.within
@@ -100,7 +100,8 @@ class Number:
 
 @dataclass(frozen=True)
 class Question:
-    """A question of a page: id, Markdown, options in the page's order or a number, what is said to all (Markdown)."""
+    """A question of a page: id, Markdown, options in the page's order or a number, and the closing text for all
+    (Markdown)."""
 
     id: str
     text: str
@@ -110,17 +111,17 @@ class Question:
 
     @property
     def answer(self) -> str:
-        """The text of the right option, or the number with its unit."""
+        """Return the text of the right option, or the number with its unit."""
         return str(self.number) if self.number else next(option.text for option in self.options if option.right)
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The texts in the order in which they are shown: drawn from the id, the same for everybody."""
+        """Return the texts in a random order that depends only on the id, so every reader sees the same order."""
         texts = [option.text for option in self.options]
         return tuple(random.Random(self.id).sample(texts, len(texts)))
 
     def accepts(self, answer: str) -> bool:
-        """Return whether this could be committed: one of the options, or a number."""
+        """Return whether a learner can commit to this answer: one of the options, or a number."""
         if not self.number:
             return answer in self.shown
         try:
@@ -129,11 +130,11 @@ class Question:
             return False
 
     def right(self, answer: str) -> bool:
-        """Return whether this is the right option, or a number near enough."""
+        """Return whether this is the right option, or a number within the tolerance."""
         return self.number.near(answer) if self.number else answer == self.answer
 
     def reply(self, answer: str) -> str:
-        """Return what is said to whoever committed this, as Markdown in one paragraph."""
+        """Return the reply to learners who committed to this answer, as Markdown in one paragraph."""
         reason = next((option.reason for option in self.options if option.text == answer), "")
         return "\n".join(filter(None, (reason, self.closing)))
 
@@ -143,8 +144,10 @@ def read_questions(text: str, slug: str, path: str) -> dict[str, Question]:
     """Return the questions of a chapter's page by id, in its order.
 
     Args:
-        text: the page. slug: the chapter's, with which ids begin. path: what an error calls the page.
-    Errors: ValueError with file, line and remedy for a page that is not written as the head of this module says.
+        text: the page.
+        slug: the chapter's slug, with which its ids begin.
+        path: the name of the page in error messages.
+    Errors: ValueError with file, line and remedy for a page that does not follow the format in this module's docstring.
     """
     tokens = MARKDOWN.parse(text)
     headings = [index for index, token in enumerate(tokens) if token.type == "heading_open" and token.level == 0]
@@ -244,7 +247,7 @@ def _wrong(path: str, token: Token, problem: str) -> ValueError:
 
 
 def questions(slug: str) -> dict[str, Question]:
-    """Return the questions of a chapter by id, in the order of its page; none if it has no page.
+    """Return the questions of a chapter by id, in the order of its page, or none if it has no page.
 
     Errors: ValueError as `read_questions`.
     """
@@ -253,7 +256,8 @@ def questions(slug: str) -> dict[str, Question]:
 
 
 def guess(id: str) -> "Guess":
-    """Return a question of a chapter, to be committed to before the measurement: `guess("attention.sharpness")`.
+    """Return a question of a chapter, on which the learner commits before the measurement:
+    `guess("attention.sharpness")`.
 
     Errors: KeyError for an unknown id, with the nearest ones.
     """
@@ -261,7 +265,7 @@ def guess(id: str) -> "Guess":
 
 
 def reveal(id: str) -> "Revealed":
-    """Return what came of a guess, for after the cell that measures: `reveal("attention.sharpness")`.
+    """Return the outcome of a guess, for use after the cell that measures: `reveal("attention.sharpness")`.
 
     Errors: KeyError for an unknown id, with the nearest ones.
     """
@@ -274,7 +278,7 @@ def reveal(id: str) -> "Revealed":
     return told
 
 
-_SHOWN: dict[str, list["Guess"]] = {}  # question -> where this kernel shows it: what a page keeps says what came of it
+_SHOWN: dict[str, list["Guess"]] = {}  # question -> its widgets in this kernel, whose saved pages also show the outcome
 
 
 def _find(id: str) -> Question:
@@ -292,23 +296,24 @@ def _find(id: str) -> Question:
 
 
 def _quoted(answer: str) -> str:
-    """Return an answer in quotation marks; those within it become single ones."""
+    """Return an answer in quotation marks; any quotation marks inside it become single ones."""
     return f"“{answer.replace('“', '‘').replace('”', '’')}”"
 
 
 def _kept(question: Question) -> tuple[str | None, int]:
-    """The answer that was committed and how sure the learner was in percent; (None, 0) if there is none."""
+    """Return the committed answer and the learner's confidence in percent, or (None, 0) without an answer."""
     entry = record.entries("guesses").get(question.id, record.blank("guesses"))
     return (entry["answer"], entry["confidence"]) if question.accepts(entry["answer"]) else (None, 0)
 
 
 # -------------------------------------------------------------------------------------------------------------- widgets
 class Guess(widgets.VBox):
-    """A guess, committed before the measurement: an answer, how sure, a button. `reveal` gives the verdict."""
+    """A guess before the measurement: an answer, a confidence, a button that commits to both. `reveal` gives the
+    verdict."""
 
     def __init__(self, question: Question):
         self.question = question
-        self.chosen, self.confidence = _kept(question)  # what was committed, perhaps on another day
+        self.chosen, self.confidence = _kept(question)  # perhaps committed on another day
         self.choices: widgets.RadioButtons | widgets.Text
         if question.number:
             unit = question.number.unit
@@ -332,7 +337,7 @@ class Guess(widgets.VBox):
         )
         self.reply = widgets.HTML()
         self.button.on_click(lambda _button: self.commit())
-        self._kept: list[Callable[[str, str], None]] = []  # one for each place of the page that shows this question
+        self._kept: list[Callable[[str, str], None]] = []  # one for each place where the page shows this question
         if self.chosen is not None:
             self._fix()
         super().__init__([widgets.HTML(self._asked), self.choices, self.sure, self.button, self.reply])
@@ -351,7 +356,7 @@ class Guess(widgets.VBox):
         return f"{kept} Now measure; then the cell with reveal has the verdict."
 
     def commit(self) -> None:
-        """Keep the answer and how sure the learner is, and fix both."""
+        """Save the answer and the learner's confidence, and make both unchangeable."""
         answer, confidence = (self.choices.value or "").strip(), self.sure.value
         if not self.question.accepts(answer):
             what = "Type a number, such as 0.5," if self.question.number else "Pick one"
@@ -368,7 +373,7 @@ class Guess(widgets.VBox):
         self.retell()
 
     def retell(self) -> None:
-        """Say, on the page and in what it keeps, what has become of the guess since it was shown."""
+        """Update the page and its saved copy with what has happened to the guess since it was shown."""
         self.chosen, self.confidence = _kept(self.question)
         if self.chosen is not None:
             self._fix()
@@ -382,7 +387,7 @@ class Guess(widgets.VBox):
     def _say(self, text: str) -> None:
         self.reply.value = f'<div role="status">{html.escape(text)}</div>'
 
-    # In print, on GitHub and without its kernel: the question, and the guess once it is committed.
+    # In print, on GitHub and without a kernel, the page shows the question and the committed guess.
     def __repr__(self) -> str:
         options = [f"  ({'•' if text == self.chosen else ' '}) {text}" for text in self.question.shown]
         if self.question.number:
@@ -391,7 +396,7 @@ class Guess(widgets.VBox):
 
     @property
     def still(self) -> str:
-        """The same as HTML that needs no kernel: a list with nothing that looks as though it could be clicked."""
+        """Return the same as HTML that needs no kernel: a list in which nothing looks clickable."""
         _, *lines = repr(self).split("\n")
         lines = [html.escape(line.replace("  ( ) ", "– ").replace("  (•) ", "◉ ").strip()) for line in lines]
         return "".join(f"<div>{line}</div>" for line in (self._asked, *lines))
@@ -403,7 +408,7 @@ class Guess(widgets.VBox):
 
 @dataclass(frozen=True)
 class Revealed:
-    """What came of a guess: right or not, and why; the answer where no guess was made."""
+    """The outcome of a guess: right or wrong, and why; only the answer if the learner made no guess."""
 
     question: Question
     chosen: str | None
@@ -411,10 +416,10 @@ class Revealed:
 
     @property
     def verdict(self) -> str:
-        """Right or not, and what was measured."""
+        """Return whether the guess was right, and the measured answer."""
         answer = self.question.answer
         if self.chosen is None:
-            # A record that is not kept is nobody's: what the course itself shows is the answer alone.
+            # Without a saved record there is no learner: the course's own notebooks show only the answer.
             skipped = "" if str(record.where()) == record.IN_MEMORY else "You made no guess. "
             return f"{skipped}Measured: {answer}."
         said = f"You said {_quoted(self.chosen)}, {self.confidence}% sure."

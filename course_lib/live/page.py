@@ -1,12 +1,13 @@
-"""What a notebook's page keeps of a widget: a still, for the next day, for exported pages, for print.
+"""What a notebook's page keeps of a widget: a still, for the next day, for exported pages and for print.
 
-A widget lives in the kernel. A page that is opened again with a new kernel has lost it, and says "model not found" in
-its place. So each is shown twice: first a still, which is HTML with `<img alt>` and stays; then the widget. `page.css`
-shows one of the two, says so where a widget has lost its kernel, and improves what JupyterLab and ipywidgets draw;
-`page.js` adds names for screen readers and keeps the focus. `saved` prepares the file that is opened again. The still
-of a figure with controls says how to bring them back: WAKE.
+A widget exists only in the kernel. With a new kernel, a page has lost it and shows "model not found" instead. Each
+widget is therefore shown twice: first as a still, which is HTML with `<img alt>` and stays, then as the widget.
 
-SERVICE is for the session that ran a cell: `refresh` leaves it out of the notebooks that it keeps.
+- `page.css` shows one of the two, says so if a widget has lost its kernel, and improves the look of JupyterLab.
+- `page.js` adds names for screen readers and keeps the focus.
+- `saved` prepares the file for opening again.
+- WAKE, below the still of a figure with controls, says how to bring the controls back.
+- SERVICE serves only the session that ran a cell: `refresh` leaves it out of the notebooks that it saves.
 """
 
 import base64
@@ -18,16 +19,16 @@ from pathlib import Path
 
 from course_lib.live.saved import STILL, VIEW, keep_widgets
 
-ENLARGED = "COURSE_ENLARGED"  # an environment variable: how much larger a lecture hall's figures are
-LIVE = "course-live"  # the CSS class of a widget, as page.css and page.js know it; `STILL` is that of its still
+ENLARGED = "COURSE_ENLARGED"  # an environment variable: the factor for figures in a lecture hall
+LIVE = "course-live"  # the CSS class of a widget in page.css and page.js; `STILL` is the class of its still
 
-# Below a still whose cell has not run here. It needs no style, because none comes with a file. Once the cell has run,
-# page.css takes it away, but not from an exported page, whose body is the notebook.
+# Below a still whose cell has not run here. It has no style, because a saved file has none. Once the cell has run,
+# page.css hides it, but not on an exported page, whose body is the notebook.
 WAKE = '<p class="course-wake"><em>To bring this to life, run the cells above, then this one.</em></p>'
 
 
 def _part(tag: str, name: str) -> str:
-    """Return a file of this folder as an element of a page, without comments and indents."""
+    """Return a file of this folder as an element of a page, without comments and indentation."""
     text = (Path(__file__).parent / name).read_text(encoding="utf-8")
     text = re.sub(r"/\*[^*]*\*/|^ *//[^\n]*", "", text, flags=re.MULTILINE)
     lines = filter(None, map(str.strip, text.splitlines()))
@@ -43,11 +44,12 @@ def enlarged(pixels: float) -> int:
 
 
 def picture(image: bytes, width: int, height: int, alt: str, caption: str = "") -> str:
-    """Return a PNG as HTML: a figure on a light card, which suits a dark page, too.
+    """Return a PNG as HTML: a figure on a light card, which also suits a dark page.
 
     Args:
-        width, height: in pixels of the page. alt: the words of those who do not see it.
-        caption: HTML that stands below. Without one, the same words can be unfolded there.
+        width, height: in pixels of the page.
+        alt: the description for readers who cannot see it.
+        caption: HTML below the picture. Without one, the description can be unfolded there.
     """
     code = base64.b64encode(image).decode()
     words = html.escape(alt)
@@ -60,7 +62,7 @@ def picture(image: bytes, width: int, height: int, alt: str, caption: str = "") 
 
 
 def has_controls(widget) -> bool:
-    """Return whether a reader can do something with a widget: not all that it is made of is shown only."""
+    """Return whether a reader can operate a widget, because at least one of its parts is not just displayed."""
     from ipywidgets import HTML, Box, Image, IntProgress
 
     parts = getattr(widget, "children", ())
@@ -68,10 +70,12 @@ def has_controls(widget) -> bool:
 
 
 def publish(widget, still: str, text: str) -> Callable[[str, str], None]:
-    """Show an ipywidget and what the page keeps of it. Returns a function that replaces what is kept.
+    """Show a widget and its still. Return a function that replaces the still.
 
     Args:
-        widget: what lives as long as the kernel. still: HTML in its place. text: the same for readers without HTML.
+        widget: exists as long as the kernel.
+        still: the HTML in its place.
+        text: the same for readers without HTML.
     """
     from IPython.display import display, publish_display_data
 

@@ -1,12 +1,12 @@
-"""The colours and sizes of all figures, so that a thing looks the same in every chapter."""
+"""The colours and sizes of all figures, so that the same thing looks the same in every chapter."""
 
 from typing import Any
 
 from matplotlib.colors import to_rgb
 
-# After Okabe & Ito's palette, which stays distinct for colour-blind readers; darkened until it can be read on white.
-# Words and marks: BLUE, GREEN, RED, PURPLE and GREY, contrast 4.5 to 1. Marks alone: ORANGE and SKY, 3 to 1. YELLOW
-# fills what has an edge. Meaning never rides on colour alone.
+# The palette of Okabe & Ito, which colour-blind readers can tell apart, darkened so that it is legible on white.
+# BLUE, GREEN, RED, PURPLE and GREY are for words and marks (contrast 4.5 to 1), ORANGE and SKY only for marks (3 to 1).
+# YELLOW fills shapes that have an edge. Colour is never the only carrier of meaning.
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW = (
     "#0072B2",
     "#C88600",
@@ -24,9 +24,9 @@ WIDE = 8.4  # inches: fits a 1280-pixel JupyterLab with its file browser open
 
 
 def ink_on(ground: Any) -> str:
-    """Return the colour for words on a ground, black or white: the one that contrasts more, at least 4.5 to 1.
+    """Return the colour of words on a background: black or white, whichever has more contrast, at least 4.5 to 1.
 
-    ground: any colour of matplotlib's. Source: relative luminance and contrast as WCAG 2.2 defines them.
+    ground: any matplotlib colour. Source: relative luminance and contrast as WCAG 2.2 defines them.
     """
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(ground)]
     luminance = sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear))

@@ -1,20 +1,20 @@
-"""What a saved notebook holds of each widget, so that a new kernel's page opens without an error.
+"""What a saved notebook stores of each widget, so that it opens without an error with a new kernel.
 
-The file names a widget that lives in the kernel alone, and JupyterLab complains of each that is gone. So before it
-saves, an empty widget of the same name is written beside the cells: a page whose kernel still has the real one takes
-that, and every other the empty one, which stands below its still.
+The file refers to widgets that exist only in the kernel, and JupyterLab reports an error for each missing one. Before
+it saves, an empty widget of the same name is therefore written into the file. A page whose kernel still has the real
+widget uses that one; any other page uses the empty one, which is below its still.
 """
 
 from functools import cache
 from pathlib import Path
 
 VIEW = "application/vnd.jupyter.widget-view+json"
-STILL = "course-still"  # a CSS class: of what the page keeps of a widget
+STILL = "course-still"  # the CSS class of the still of a widget
 
 
 @cache
 def keep_widgets() -> None:
-    """Let the page know, once in a kernel, what to save: saved.js waits there in a widget that is never shown."""
+    """Tell the page, once in each kernel, what to save. A widget that is never shown carries saved.js to the page."""
     import anywidget
 
     class Keeper(anywidget.AnyWidget):

@@ -17,7 +17,7 @@ from course_lib.live.drawing import Drawing, fix_layout, headline, new_figure, n
 from course_lib.live.numbers import entropy
 from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, RED, SKY, TITLE
 
-SCALES = (0.25, 0.5, 1.0)  # the bars' axis of `NextToken` ends at one of these, so that it does not slide
+SCALES = (0.25, 0.5, 1.0)  # the axis of `NextToken` ends at one of these, so that it rarely changes
 
 
 # ------------------------------------------------------------------------------------------------------ weights as bars
@@ -44,7 +44,7 @@ class WeightBars(Drawing):
 
 
 def empty_bars(axes: Axes, labels: Sequence[str], color: str) -> tuple[BarContainer, list[Text]]:
-    """Return empty horizontal bars, the first label on top, and the texts at their ends."""
+    """Return empty horizontal bars, with the first label at the top, and the texts at their ends."""
     places = range(len(labels))
     bars = axes.barh(places, [0.0] * len(labels), color=color, edgecolor=INK, linewidth=0.5)
     axes.set(
@@ -54,7 +54,8 @@ def empty_bars(axes: Axes, labels: Sequence[str], color: str) -> tuple[BarContai
 
 
 def set_bars(bars: BarContainer, numbers: list[Text], lengths: np.ndarray, beside: np.ndarray | None = None) -> None:
-    """Set lengths and numbers, "?" for what is not finite. `beside`: outlines that the numbers keep clear of."""
+    """Set lengths and numbers, with "?" for a value that is not finite. `beside`: outlines that the numbers must not
+    touch."""
     for bar, number, length, outline in zip(bars, numbers, lengths, lengths if beside is None else beside):
         finite = bool(np.isfinite(length))
         bar.set_width(length if finite else 0)
@@ -64,9 +65,9 @@ def set_bars(bars: BarContainer, numbers: list[Text], lengths: np.ndarray, besid
 # ------------------------------------------------------------------------------------------------------------- patterns
 @dataclass
 class Patterns(Drawing):
-    """Masks (T, T) side by side, True = may attend; the chosen one is framed and counted in the title.
+    """Masks (T, T) side by side, True = may attend. The chosen one is framed, and the title has its count.
 
-    sources: name of a mask -> how many of its tokens are source; two dashed lines mark where the target begins.
+    sources: name of a mask -> its number of source tokens; two dashed lines mark the beginning of the target.
     """
 
     masks: Mapping[str, np.ndarray]
@@ -116,11 +117,13 @@ class Patterns(Drawing):
 # ------------------------------------------------------------------------------------------------------- the next token
 @dataclass
 class NextToken(Drawing):
-    """The distribution from which the next token is drawn, beside the model's own and, if known, the truth.
+    """The distribution from which the next token is sampled, with the model's own and, if known, the true one.
 
     Args:
-        tokens: V names. model, now, truth: (V,) probabilities; where `now` is 0 the token is cut.
-        rows: how many tokens get a bar: those with most probability in model or truth. The others share one more.
+        tokens: V names.
+        model, now, truth: (V,) probabilities; a token with `now` = 0 is cut.
+        rows: the number of tokens with a bar of their own: the most probable ones in model or truth. The others share
+            one bar.
     """
 
     tokens: Sequence[str]
@@ -134,7 +137,7 @@ class NextToken(Drawing):
     title: str = ""
 
     def named(self) -> tuple[list[str], list[np.ndarray]]:
-        """The names of the rows, and each distribution's bars: the model's, the present one, the truth."""
+        """Return the names of the rows, and the bars of each distribution: the model's, the present one, the truth."""
         chosen, others = most_probable(self.model, self.truth, self.rows)
         names = [self.tokens[i] for i in chosen] + ([f"the other {len(others)}"] if len(others) else [])
         each = self.model, self.now, self.model if self.truth is None else self.truth
@@ -174,7 +177,7 @@ class NextToken(Drawing):
         self.truth_marks.set_xdata(wide[2])
         for number, p in zip(self.numbers, wide[2]):
             x = number.get_position()[0]
-            if self.truth is not None and abs(p - x) < 0.1 * right:  # beside the diamond, not under it
+            if self.truth is not None and abs(p - x) < 0.1 * right:  # to the right of the diamond, not under it
                 number.set_x(max(x, p + 0.025 * right))
         self.headline.set_text(self.title or what_is_left(self.tokens, self.now))
 
@@ -184,7 +187,7 @@ def _probability(p: float) -> str:
 
 
 def what_is_left(tokens: Sequence[str], now: np.ndarray) -> str:
-    """Say the kept set and its entropy in a sentence."""
+    """Return a sentence about the tokens that remain and their entropy."""
     kept, nats = int((now > 0).sum()), entropy(now)
     if kept == 0:
         return "No token is left"
@@ -195,7 +198,7 @@ def what_is_left(tokens: Sequence[str], now: np.ndarray) -> str:
 
 
 def most_probable(model: np.ndarray, truth: np.ndarray | None, rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places that get a row of their own, most probable first, and the rest."""
+    """Return the indices of the tokens with their own row, most probable first, and the other indices."""
     if len(model) <= rows:
         return np.arange(len(model)), np.arange(0)
     order = np.argsort(-(model if truth is None else np.maximum(model, truth)), kind="stable")

@@ -1,4 +1,4 @@
-"""What a kernel runs before any cell where `python -m course_lib start` opened JupyterLab. It leaves no name behind."""
+"""What a kernel runs before any cell if `python -m course_lib start` opened JupyterLab. It leaves no names behind."""
 
 try:
     from course_lib.live.beginning import begin

@@ -1,4 +1,4 @@
-"""Figures as a table of text: whole words, aligned, the same way in every chapter."""
+"""Figures as a table of text: whole words, aligned in the same way in every chapter."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,12 +10,12 @@ def table(rows: Iterable[Sequence[Any]], head: Sequence[str] = (), digits: int =
     """Print rows in columns, the first column aligned left and all others right.
 
     Args:
-        rows: the cells of each row: text stays as it is, whole numbers get a comma between thousands, and other numbers
+        rows: the cells of each row. Text stays as it is, whole numbers get a comma between thousands, and other numbers
             are rounded. A tensor of one element is a number.
         head: a name for each column.
         digits: digits after the point.
 
-    Errors: ValueError if there are no rows, or if one has more or fewer cells than the others.
+    Errors: ValueError if there are no rows, or if a row has more or fewer cells than the others.
     """
     cells = [[_text(cell, digits) for cell in row] for row in rows]
     widths = {len(row) for row in [*cells, *([head] if head else [])]}

@@ -1,1 +1,1 @@
-"""Call an answer within limits, and compare what it returns with what is expected. No page is known here."""
+"""Call an answer within limits, and compare its result with the expected one. Nothing here depends on a page."""

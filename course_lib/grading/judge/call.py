@@ -1,13 +1,13 @@
-"""Calling a learner's answer: nothing that it does may break, hang or change the notebook around it.
+"""Call a learner's answer so that nothing it does can break, hang or change the notebook around it.
 
-This is the one door between an answer and its judges: `run` takes an answer and `Call`s, and gives back an `Outcome`
-for each. Both are plain data; nothing here knows what is right. So an answer may as well run in another process, which
-imports this module and the `fixtures.py` and never the catalogue.
+This is the only interface between an answer and its judges: `run` takes an answer and `Call`s, and returns an `Outcome`
+for each. Both are plain data, and nothing here knows the right answer. An answer can therefore run in another process,
+which imports this module and the `fixtures.py` but never the catalogue.
 
-The call runs in a thread of its own, in this process (`limited`). It may raise, exit, recurse, loop for ever, ask
-for a terabyte, print a million lines or turn torch's settings upside down: `call` makes an `Outcome` of it, and
-`undisturbed` puts things back. This guards against accidents. It is no wall against malice: grading strangers needs
-a second process.
+The call runs in its own thread, in this process (`limited`). It may raise, exit, recurse, loop forever, allocate a
+terabyte, print a million lines or change torch's settings. `call` turns each of these into an `Outcome`, and
+`undisturbed` restores the process. This protects against accidents, not against malice: grading strangers needs a
+second process.
 """
 
 import builtins
@@ -38,18 +38,23 @@ from course_lib.grading.judge.show import plural, without_addresses
 from course_lib.grading.judge.values import changed, fresh, holds_an_array, plain
 from course_lib.grading.judge.watch import LibraryWatch, Watch
 
-PRINTED = 2000  # characters of what an answer prints that are kept
-RESTART = "restart the kernel before you go on"  # where there is one: graded work is nobody's kernel
+PRINTED = 2000  # characters of an answer's printed output that are kept
+RESTART = "restart the kernel before you go on"  # only for a learner's kernel: grading a class uses none
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
     """How to call an answer once.
 
-    Fields: signature, as the exercise states it · args, plain data or `Given`, and their names · seed of the global
-    random numbers · init, for a class: what it is built with, and weights, the parameters it is then given · probe, a
-    function of a `fixtures.py` that does the calling · forbidden, parts of operations' names · may_change, names of
-    arguments · library, names of the library's own functions that are the answer.
+    Fields:
+        signature: as the exercise states it.
+        args, names: the arguments, plain data or `Given`, and their names.
+        seed: for the global random numbers.
+        init, weights: for a class, its constructor's arguments and the parameters it then receives.
+        probe: a function of a `fixtures.py` that makes the calls.
+        forbidden: parts of operations' names.
+        may_change: names of arguments.
+        library: names of the library's own functions that are the answer.
     """
 
     signature: str
@@ -66,17 +71,20 @@ class Call:
 
 @dataclass(frozen=True)
 class Failure:
-    """A call that gave no value. kind: unanswered, raised, exit, time, signature, type."""
+    """A call without a value. kind: unanswered, raised, exit, time, signature, type."""
 
     kind: str
     sentence: str
-    behaviour: str = ""  # what tells one failure from another of its kind, without line numbers and sizes
+    behaviour: str = ""  # distinguishes failures of one kind, without line numbers and sizes
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one call did: its value as plain data or its failure; inputs it changed; a forbidden operation, or a
-    function of the library's that is the answer, that it used; was there an array of NumPy in the value?"""
+    """The result of one call: its value as plain data, or its failure.
+
+    It also records the changed inputs, the forbidden operation or library function that was used, the printed text, and
+    whether the value contained a NumPy array.
+    """
 
     value: Any = None
     failure: Failure | None = None
@@ -88,7 +96,8 @@ class Outcome:
 
 
 def run(answer: Any, calls: Sequence[Call], seconds: float) -> list[Outcome]:
-    """What `answer` does with each call. If the time is up before the last one, the list ends with a failure "time"."""
+    """Return the outcome of `answer` for each call. If the time runs out, the list ends with a failure of kind
+    "time"."""
     outcomes: list[Outcome] = []
 
     def all_calls():
@@ -96,12 +105,13 @@ def run(answer: Any, calls: Sequence[Call], seconds: float) -> list[Outcome]:
             outcomes.append(call(answer, each))
 
     ended = limited(all_calls, seconds, lambda: f"{len(outcomes)} of {plural(len(calls), 'case')}")
-    done = outcomes[: len(calls)]  # a copy: what could not be stopped may still add to the list
+    done = outcomes[: len(calls)]  # a copy, because a thread that could not be stopped may still add to the list
     return done if ended == "done" else [*done, Outcome(failure=_time_is_up(seconds, ended == "stopped"))]
 
 
 def read(answer: Any, seconds: float) -> Outcome:
-    """An answer that is a value. Read like the result of a call, because even this may run the learner's code."""
+    """Return an answer that is a value. It is read like the result of a call, because reading it can run the learner's
+    code."""
     values: list[Any] = []
 
     def look():
@@ -115,8 +125,9 @@ def read(answer: Any, seconds: float) -> Outcome:
 
 
 def is_the_librarys(answer: Any) -> bool:
-    """Is this a function or class of the course's library, as it stands there? Then it is nobody's answer."""
-    if type(answer) not in (type, FunctionType):  # of these two, attributes can be read without running any code
+    """Return whether this is an unchanged function or class of the course's library, and therefore not a learner's
+    answer."""
+    if type(answer) not in (type, FunctionType):  # reading the attributes of these two types runs no other code
         return False
     module, name = answer.__module__, answer.__name__
     if type(module) is not str or type(name) is not str:
@@ -125,14 +136,14 @@ def is_the_librarys(answer: Any) -> bool:
     graders = module.startswith("course_lib.grading.") or ".exercises." in module or module.endswith(".fixtures")
     if type(holder) is not ModuleType or graders:
         return False
-    return vars(holder).get(name) is answer  # a wrapper copies the names alone
+    return vars(holder).get(name) is answer  # a wrapper copies only the names
 
 
 # --- one call ---------------------------------------------------------------------------------------------------------
 
 
 def call(answer: Any, how: Call) -> Outcome:
-    """What `answer` does with one call. Raises nothing but Stop, which `limited` throws into it."""
+    """Return the outcome of one call of `answer`. It raises only Stop, which `limited` throws into it."""
     watch, library = Watch(how.forbidden), LibraryWatch(how.library)
     paper = _Paper()
     args = fresh(how.args)
@@ -157,7 +168,7 @@ def call(answer: Any, how: Call) -> Outcome:
         raise
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and not inside_an_answer():
-            raise  # a mistake of ours was being tried: nobody's answer has failed
+            raise  # a known mistake was running, not a learner's answer
         failure = _explain(error)
     if failure:
         return Outcome(failure=failure, printed=paper.text)
@@ -166,8 +177,8 @@ def call(answer: Any, how: Call) -> Outcome:
 
 
 def settle(seed: int) -> None:
-    """The same state before every call, whoever is called."""
-    torch.set_deterministic_debug_mode("warn")  # `torch.empty` then holds NaN, and not what was there before
+    """Set the same state before every call, whichever function is called."""
+    torch.set_deterministic_debug_mode("warn")  # `torch.empty` then contains NaN instead of old values
     torch.set_default_dtype(torch.float32)
     torch.set_grad_enabled(True)
     torch.default_generator.manual_seed(seed)
@@ -176,14 +187,14 @@ def settle(seed: int) -> None:
 
 
 def ready(module: nn.Module, weights: dict, args: tuple) -> nn.Module:
-    """In evaluation mode, in the dtype of its input, with the reference's weights."""
+    """Return the module in evaluation mode, in the dtype of its input, with the reference's weights."""
     dtypes = [x.dtype for x in args if isinstance(x, torch.Tensor) and x.is_floating_point()]
-    module.load_state_dict(weights, strict=False)  # `_unlike` has looked; buffers of the learner's own stay
+    module.load_state_dict(weights, strict=False)  # `_unlike` has checked the names; the learner's own buffers stay
     return module.to(dtypes[0] if dtypes else torch.float32).eval()
 
 
 def _misfit(answer: Any, how: Call) -> Failure | None:
-    """Does the answer take the arguments that the exercise names?"""
+    """Return a failure if the answer does not accept the arguments that the exercise names."""
     wanted, module = how.signature, how.init is not None
     if not callable(answer):
         return Failure("type", f"The answer should be {'the class' if module else 'the function'} {wanted}.")
@@ -193,7 +204,7 @@ def _misfit(answer: Any, how: Call) -> Failure | None:
         return None
     try:
         signature = inspect.signature(answer)
-    except (ValueError, TypeError):  # built in C, without one
+    except (ValueError, TypeError):  # a function built in C has no signature
         return None
     try:
         signature.bind(*(how.args if how.init is None else how.init))
@@ -203,7 +214,7 @@ def _misfit(answer: Any, how: Call) -> Failure | None:
 
 
 def _unlike(module: Any, weights: dict) -> Failure | None:
-    """Has the learner's module the reference's parameters, by name and shape?"""
+    """Return a failure if the learner's module does not have the reference's parameters, by name and shape."""
     if not isinstance(module, nn.Module):
         return Failure("type", f"The class should be an nn.Module; it makes a {type(module).__name__}.")
     own = module.state_dict()
@@ -228,7 +239,7 @@ def _explain(error: BaseException) -> Failure:
     name, message, where = type(error).__name__, _message(error), _where(error)
     if isinstance(error, NotImplementedError) and (
         not message or "raise NotImplementedError" in where
-    ):  # torch raises it, too
+    ):  # torch also raises it
         return Failure("unanswered", "Your function raises NotImplementedError here: this case is not answered yet.")
     if isinstance(error, ArgumentChanged):
         return Failure("raised", f"Your function changes its argument `{error.name}`. Work on a copy.", error.name)
@@ -245,7 +256,7 @@ def _explain(error: BaseException) -> Failure:
 
 
 def _advice(error: BaseException, message: str) -> str:
-    """A sentence where the message does not say what to do; nothing where it does."""
+    """Return a sentence with advice if the error message has none, otherwise ""."""
     if "only one element tensors can be converted" in message:
         return "\n`torch.tensor` takes numbers. Of a list of tensors `torch.stack` makes one."
     trace = error.__traceback__
@@ -263,14 +274,14 @@ def _message(error: BaseException) -> str:
         text = str(error)
     except Stop:
         raise
-    except BaseException:  # an exception whose message cannot be made
+    except BaseException:  # an exception whose message raises an error itself
         text = ""
     text = without_addresses(text.strip())
     return text if len(text) <= 500 else text[:500] + " …"
 
 
 def _where(error: BaseException) -> str:
-    """The deepest line that is the learner's own: not ours, not torch's, not Python's."""
+    """Return the deepest line in the learner's own code: not the course's, not torch's, not Python's."""
     frames = [
         f for f in traceback.extract_tb(error.__traceback__, limit=-2000) if not f.filename.startswith(_NOT_THEIRS)
     ]
@@ -289,11 +300,11 @@ _NOT_THEIRS = (
 )
 
 
-# --- the paper for prints ---------------------------------------------------------------------------------------------
+# --- printed output ---------------------------------------------------------------------------------------------------
 
 
 class _Paper(io.TextIOBase):
-    """Takes what an answer prints and keeps its beginning. What it says on stderr (warnings) is dropped."""
+    """A stream that stores the beginning of an answer's printed output. Standard error (warnings) is dropped."""
 
     def __init__(self):
         self.text = ""
@@ -316,7 +327,7 @@ class _Paper(io.TextIOBase):
 
 
 def _time_is_up(seconds: float, stopped: bool) -> Failure:
-    """The sentence for an answer that was still running."""
+    """Return the failure for an answer that was still running."""
     limit, uncounted = told(seconds)
     sentence = f"Your function was still running at the limit ({limit})"
     ending = "and was stopped. Is there a loop that never ends?" if stopped else f"and could not be stopped: {RESTART}."

@@ -1,9 +1,9 @@
-"""Is the value that came back the value expected? And if not, what is the first thing to say about it?
+"""Compare a returned value with the expected one, and report the first difference.
 
-The order is that of a teacher looking at a screen: what kind of thing is it, how many, which dtype, device, shape,
-and only then which numbers. Tolerances: |got − expected| ≤ atol + rtol · |expected|, by the dtype of what is
-expected; for a tensor of float64 |expected| is that of its largest finite number, and a tensor of float32 may be off by
-OF_THE_LARGEST of that anywhere: sums of large numbers that come out near 0 keep no more digits.
+The checks follow the order in which a teacher would look: the kind of value, the number of parts, dtype, device and
+shape, and only then the numbers. The tolerance is |got − expected| ≤ atol + rtol · |expected|, with `rtol` and `atol`
+for the expected dtype. For a float64 tensor, |expected| is the absolute value of its largest finite number. A float32
+tensor may also differ by OF_THE_LARGEST times that number anywhere: sums of large numbers near 0 lose digits.
 """
 
 import contextlib
@@ -17,9 +17,9 @@ from torch import Tensor
 from course_lib.grading.judge.show import apart, number, plural, shape_of
 from course_lib.grading.judge.values import Foreign
 
-# rtol, atol. A constant or a step in float32 leaves about 1e-7 of the size of what is computed with, a chain of them up
-# to 2e-6: right enough in float64 as well, where the whole is measured by its largest number. Anything but rounding is
-# far beyond. Heads that are split or merged must stay exact: such an exercise has an rtol and atol of its own.
+# `rtol`, `atol`. A constant or step in float32 has a relative error of about 1e-7, a chain of steps up to 2e-6. That
+# is also accepted in float64, relative to the largest number. Any error other than rounding is far larger. Splitting or
+# merging heads must be exact, so such exercises set their own `rtol` and `atol`.
 TOLERANCE = {
     torch.float64: (1e-5, 1e-10),
     torch.float32: (1e-4, 1e-6),
@@ -27,45 +27,45 @@ TOLERANCE = {
     torch.bfloat16: (3e-2, 1e-2),
 }
 OF_THE_LARGEST = 2e-6
-IN_FULL = (1e-9, 1e-10)  # the same, for float64 that has never been anything else
-WHOLE = "your result"  # what a sentence calls all of it
+IN_FULL = (1e-9, 1e-10)  # `rtol`, `atol` of float64 without a detour through float32
+WHOLE = "your result"  # the name of the whole result in a sentence
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 class OfAnotherType(str):
-    """A sentence on a value of a type that does not count: it says all that there is to say of the answer."""
+    """A sentence about a value of the wrong type. Nothing more needs to be reported about the answer."""
 
 
 def compare(
     expected: Any, got: Any, rtol: float | None = None, atol: float | None = None, names: Sequence[str] = ()
 ) -> str | None:
-    """None if `got` is as good as `expected`; otherwise the first thing that is wrong, in a sentence.
+    """Return None if `got` is as good as `expected`, otherwise a sentence about the first difference.
 
     Both are plain data (see `values.plain`). `names` name the parts of a tuple.
 
-    Lenient where a teacher would be: a 0-d tensor is a number, a list is a tuple, any integer dtype is an integer,
-    and a list of integers is an integer tensor (ids, indices). A list of floats is not a tensor: it has no dtype,
-    and nothing can be computed with it. `counted` says what the learner is told of it.
+    The comparison is as lenient as a teacher would be. A 0-d tensor is a number, a list is a tuple, and any integer
+    dtype is an integer. A list of integers is an integer tensor (ids, indices). A list of floats is not a tensor: it
+    has no dtype and does not support arithmetic. `counted` returns the remark to the learner.
     """
     return _compare(expected, got, rtol, atol, list(names), WHOLE)
 
 
 def same(one: Any, other: Any, rtol: float | None = None, atol: float | None = None) -> bool:
-    """Do two answers behave alike? As compare, except that NaN equals NaN."""
+    """Return whether two answers behave alike. This works like `compare`, except that NaN equals NaN."""
     return _compare(one, other, rtol, atol, [], "", nan_is_nan=True) is None
 
 
 def counted_as(expected: Any, got: Any) -> Any:
-    """Return `got` as `compare` takes it beside `expected`: a list of integers as the tensor that it stands for."""
+    """Return `got` as `compare` treats it: a list of integers as the integer tensor that it represents."""
     if isinstance(expected, Tensor) and expected.dtype in INTEGERS and isinstance(got, (list, tuple)):
         return _as_integers(got)
     return got
 
 
 def counted(expected: Any, got: Any, from_numpy: bool = False) -> str:
-    """Return what to say of a right value that is of another type than what is asked for; "" where it is of that type.
+    """Return the remark on a right value of another type than requested; "" if the type is right.
 
-    from_numpy: is there a NumPy array in what came back? As plain data it is a tensor.
+    from_numpy: whether the result contained a NumPy array, which is a tensor as plain data.
     """
     for wanted, value in _places(expected, got):
         if isinstance(wanted, Tensor) and wanted.ndim and isinstance(value, (list, tuple)):
@@ -79,7 +79,7 @@ def counted(expected: Any, got: Any, from_numpy: bool = False) -> str:
 
 
 def _places(expected: Any, got: Any) -> Iterator[tuple[Any, Any]]:
-    """What is expected beside what came back, for each value in there."""
+    """Yield each expected value with the returned one."""
     if isinstance(expected, (tuple, list)) and isinstance(got, (tuple, list)):
         for wanted, value in zip(expected, got):
             yield from _places(wanted, value)
@@ -123,7 +123,7 @@ def _compare(expected, got, rtol, atol, names, what, nan_is_nan=False) -> str | 
         tolerance = (0.0 if exact else TOLERANCE[kind][0], 0.0 if exact else TOLERANCE[kind][1])
         rtol = tolerance[0] if rtol is None else rtol
         atol = tolerance[1] if atol is None else atol
-        infinite = expected in (math.inf, -math.inf)  # of which a share is infinite, too
+        infinite = expected in (math.inf, -math.inf)  # a fraction of infinity is infinite as well
         if expected == value or (not infinite and abs(value - expected) <= atol + rtol * abs(expected)):
             return None
         if nan_is_nan and expected != expected and value != value:
@@ -144,7 +144,7 @@ def _compare_tensor(expected, got, rtol, atol, sentence, nan_is_nan) -> str | No
     integer = expected.dtype in INTEGERS
     got = counted_as(expected, got)
     if expected.ndim == 0 and isinstance(got, (int, float)) and not isinstance(got, bool):
-        with contextlib.suppress(RuntimeError, OverflowError, ValueError):  # a number that this dtype does not hold
+        with contextlib.suppress(RuntimeError, OverflowError, ValueError):  # a number that this dtype cannot represent
             got = torch.tensor(got, dtype=expected.dtype)
     if not isinstance(got, Tensor):
         many = isinstance(got, (list, tuple)) and len(got) > 0 and all(isinstance(part, Tensor) for part in got)
@@ -157,7 +157,7 @@ def _compare_tensor(expected, got, rtol, atol, sentence, nan_is_nan) -> str | No
         return f"{sentence} is on the device {got.device.type}; expected {expected.device.type}, where the input is."
     if got.shape != expected.shape:
         return f"{sentence} has shape {shape_of(got)}; expected {shape_of(expected)}."
-    if got.dtype == expected.dtype and torch.equal(got, expected):  # the usual case, seen in one pass
+    if got.dtype == expected.dtype and torch.equal(got, expected):  # the usual case, checked in one pass
         return None
     wrong = differences(expected, got, rtol, atol, nan_is_nan)
     if not wrong.any():
@@ -175,7 +175,7 @@ def _compare_tensor(expected, got, rtol, atol, sentence, nan_is_nan) -> str | No
 def differences(
     expected: Tensor, got: Tensor, rtol: float | None = None, atol: float | None = None, nan_is_nan: bool = False
 ) -> Tensor:
-    """True where `got` is further from `expected` than the tolerance allows. Both have one shape."""
+    """Return a mask: True where `got` differs from `expected` by more than the tolerance. Both have the same shape."""
     if not expected.is_floating_point():
         return got != expected
     e, g = expected.double(), got.double()
@@ -193,7 +193,7 @@ def differences(
 
 
 def rounded(expected: Any, got: Any) -> bool:
-    """Has a float64 in `got`, which compare lets pass, lost the digits that a detour through float32 costs?"""
+    """Return whether a float64 in `got`, accepted by `compare`, has lost digits, as happens in float32."""
     if isinstance(expected, Tensor):
         if expected.dtype != torch.float64 or not isinstance(got, Tensor):
             return False
@@ -204,21 +204,23 @@ def rounded(expected: Any, got: Any) -> bool:
 
 
 def largest(tensor: Tensor) -> float:
-    """The largest finite absolute value, 0 if there is none."""
+    """Return the largest finite absolute value, or 0 if there is none."""
     finite = tensor[tensor.isfinite()].abs()
     return finite.max().item() if finite.numel() else 0.0
 
 
 def as_number(value: Any) -> int | float | None:
-    """The number in a plain value, or None: a bool is none, a tensor with a single element is one."""
+    """Return the number in a plain value, or None. A bool does not count; a tensor with a single element does."""
     if isinstance(value, Tensor) and value.numel() == 1 and value.device.type != "meta" and not value.is_complex():
         value = value.item()
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def kind_of(value: Any, returned: bool = False) -> str:
-    """A plain value in a few words: 'a tensor of shape (2, 3)', 'None', 'a list'; `returned`: all that a function
-    returned, and no part of it."""
+    """Return a short description of a plain value: 'a tensor of shape (2, 3)', 'None', 'a list'.
+
+    returned: whether the value is the complete result of a function, not a part of it.
+    """
     if value is None:
         return "None (is there a `return`?)" if returned else "None"
     if isinstance(value, Tensor):
@@ -238,7 +240,7 @@ def kind_of(value: Any, returned: bool = False) -> str:
     return KINDS.get(type(value), f"a {type(value).__name__}")
 
 
-KINDS: dict[type, str] = {frozenset: "a set", dict: "a dictionary"}  # a set that was returned is a frozenset by now
+KINDS: dict[type, str] = {frozenset: "a set", dict: "a dictionary"}  # a returned set is a frozenset at this point
 
 
 def _parts(expected: Sequence, names: Sequence[str]) -> str:
@@ -246,7 +248,7 @@ def _parts(expected: Sequence, names: Sequence[str]) -> str:
 
 
 def _as_integers(value: Any) -> Any:
-    """A nested list of integers as a tensor; anything else as it is."""
+    """Return a nested list of integers as a tensor; anything else unchanged."""
     if not len(value):
         return torch.tensor(value, dtype=torch.int64)
     try:

@@ -1,7 +1,7 @@
-"""Limits around a learner's answer: its time, its memory, its way out, and what it may leave behind.
+"""Limits for a learner's answer: its time, its memory, its ways to exit, and its side effects.
 
-`limited` runs a job in a thread of its own and ends it when its time is up, or when whoever waits interrupts it.
-`undisturbed` puts the process back as it was.
+`limited` runs a job in its own thread and ends it when its time is up or an interrupt arrives. `undisturbed` restores
+the process.
 """
 
 import builtins
@@ -23,20 +23,20 @@ import numpy as np
 import torch
 
 MEMORY = 4 << 30  # bytes that an answer may take beyond what the process has
-PATIENCE = 2.0  # seconds in which a thread is asked to stop
-BUSY = 3  # an answer that computes may take so many times its limit by the clock on the wall, if the machine is busy
+PATIENCE = 2.0  # seconds during which a thread is asked to stop
+BUSY = 3  # on a busy machine, an answer may take this many times its limit in wall-clock time
 WORKER = "a learner's answer"  # the name of the thread
 OURS = str(Path(__file__).parents[1]) + os.sep
 
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
-@no_type_check  # here and below: wrappers that check annotations would stand between us and the learner's frames
+@no_type_check  # here and below: wrappers that check annotations would add frames to the learner's
 class Stop(BaseException):
-    """Thrown into a thread whose time is up.
+    """The exception thrown into a thread whose time is up.
 
-    A bare `except:` in the learner's loop catches it. So its birth puts a trap into the learner's frames: the next line
-    that runs there, already outside that `try`, raises another one.
+    A bare `except:` in the learner's loop catches it. Creating this exception therefore sets a trap in the learner's
+    frames: the next line that runs there, already outside that `try`, raises another one.
     """
 
     def __init__(self):
@@ -45,7 +45,7 @@ class Stop(BaseException):
         while frame is not None and not frame.f_code.co_filename.startswith(OURS):
             theirs.append(frame)
             frame = frame.f_back
-        if frame is not None:  # otherwise the thread is already on its way out
+        if frame is not None:  # otherwise the thread is already ending
             for frame in theirs:
                 frame.f_trace = _trap
             sys.settrace(_no_trace)
@@ -53,7 +53,7 @@ class Stop(BaseException):
 
 @no_type_check
 def _no_trace(frame, event, argument):
-    """No traps in functions that are called from now on: those of the way out are ours."""
+    """Set no traps in functions called from now on: the calls on the way out are ours."""
 
 
 @no_type_check
@@ -64,20 +64,20 @@ def _trap(frame, event, argument):
 
 
 class Interrupted(KeyboardInterrupt):
-    """An interrupt from the keyboard while a job ran. stopped: did the job end, or is its thread still at it?"""
+    """An interrupt from the keyboard while a job ran. stopped: whether the job ended; if not, its thread still runs."""
 
     def __init__(self, stopped: bool):
         super().__init__()
         self.stopped = stopped
 
 
-Tell = Callable[[float, str], None]  # the seconds that a job may take at most, and how far it is
+Tell = Callable[[float, str], None]  # the most seconds that a job may take, and its progress
 _tell: ContextVar[Tell] = ContextVar("tell", default=lambda most, so_far: None)
 
 
 @contextlib.contextmanager
 def tell_while_waiting(tell: Tell) -> Iterator[None]:
-    """Have `tell` called about twenty times a second while this thread waits for a job."""
+    """Call `tell` about twenty times a second while this thread waits for a job."""
     before = _tell.set(tell)
     try:
         yield
@@ -86,16 +86,17 @@ def tell_while_waiting(tell: Tell) -> Iterator[None]:
 
 
 def still_running(most: float, so_far: str) -> None:
-    """Tell whoever waits that something runs that takes at most so many seconds, and how far it is."""
+    """Report that a job is running: the most seconds it may take, and its progress."""
     _tell.get()(most, so_far)
 
 
 def limited(job: Callable[[], None], seconds: float, so_far: Callable[[], str] = str) -> str:
-    """Run `job` in a thread of its own. Returns "done", "stopped" (its time was up) or "lost" (it would not stop).
+    """Run `job` in its own thread. Return "done", "stopped" (its time was up) or "lost" (it would not stop).
 
-    `seconds` are the thread's own where the system counts them, so that a busy machine fails nobody: while it waits for
-    a core that others have, no clock runs. `told` says so to a learner. `so_far` says how far the job is, to whoever
-    waits for it ("2 of 11 cases").
+    Args:
+        seconds: of the thread's own computing, if the system counts it, so that a busy machine makes no answer fail:
+            while the thread waits for a core, its clock stands still. `told` explains this to the learner.
+        so_far: returns the progress of the job ("2 of 11 cases"), for display during the wait.
     Errors: Interrupted, once the thread has been asked to stop.
     """
 
@@ -109,12 +110,12 @@ def limited(job: Callable[[], None], seconds: float, so_far: Callable[[], str] =
             finally:
                 left.append(True)
                 sys.settrace(None)
-        except Stop:  # a second one may arrive on the way out: it must not reach the end of the thread
+        except Stop:  # a second one may arrive on the way out and must not end the thread with an error
             pass
 
     finished: list[bool] = []
-    left: list[bool] = []  # the job is behind it, one way or the other: there is nothing more to stop
-    clocks: list[int] = []  # of the worker
+    left: list[bool] = []  # the job has ended in some way: there is nothing left to stop
+    clocks: list[int] = []  # the worker's clock
     worker = threading.Thread(target=work, name=WORKER, daemon=True)
     interrupted = False
     worker.start()
@@ -135,7 +136,7 @@ def limited(job: Callable[[], None], seconds: float, so_far: Callable[[], str] =
 
 
 def told(seconds: float) -> tuple[str, str]:
-    """Return a limit in words, and a sentence on what is not counted, if anything: what `limited` goes by."""
+    """Return the limit of `limited` in words, and a sentence about the time that does not count, if any."""
     if not _COUNTED:
         return f"{seconds:g} seconds", ""
     uncounted = "Time in which other programs had the processor does not count; by the clock it may have been longer."
@@ -143,7 +144,7 @@ def told(seconds: float) -> tuple[str, str]:
 
 
 def inside_an_answer() -> bool:
-    """Is this thread one that runs an answer? Then the answer called `check`."""
+    """Return whether this thread runs an answer. If so, the answer has called `check`."""
     return threading.current_thread().name == WORKER
 
 
@@ -151,7 +152,7 @@ _COUNTED = hasattr(time, "pthread_getcpuclockid")  # Linux
 
 
 def _seconds_used(clocks: list[int]) -> float:
-    """The time that a thread has computed, sleeping and waiting left out; 0 where the system does not tell."""
+    """Return a thread's computing time without sleeping and waiting, or 0 if the system does not provide it."""
     try:
         return time.clock_gettime(clocks[0]) if clocks else 0.0
     except OSError:  # the thread has ended
@@ -159,17 +160,17 @@ def _seconds_used(clocks: list[int]) -> float:
 
 
 def _seconds_waited(worker: threading.Thread) -> float:
-    """The time in which a thread could have computed and had no core; 0 where the system does not tell."""
+    """Return the time for which a thread was ready but had no core, or 0 if the system does not provide it."""
     try:
         return int(Path(f"/proc/self/task/{worker.native_id}/schedstat").read_bytes().split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):  # no Linux; the thread has ended
+    except (OSError, ValueError, IndexError):  # not Linux, or the thread has ended
         return 0.0
 
 
 def _stop(worker: threading.Thread, left: list[bool]) -> bool:
     end = time.monotonic() + PATIENCE
     while worker.is_alive() and time.monotonic() < end:
-        with contextlib.suppress(KeyboardInterrupt):  # whoever is impatient presses twice
+        with contextlib.suppress(KeyboardInterrupt):  # impatient users press the keys twice
             if not left and worker.ident is not None:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident), ctypes.py_object(Stop))
             worker.join(0.02)
@@ -181,13 +182,13 @@ def _stop(worker: threading.Thread, left: list[bool]) -> bool:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Whatever an answer does to the process, afterwards it is as before: exits, streams, settings, random states."""
+    """Restore the process after an answer has run: exits, streams, settings and random states."""
     settings = torch.get_default_dtype(), torch.get_num_threads(), torch.get_deterministic_debug_mode()
     states = torch.get_rng_state(), np.random.get_state(), random.getstate()
     streams, limit, folder = (sys.stdout, sys.stderr), sys.getrecursionlimit(), os.getcwd()
     on_the_cpu = contextlib.nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
     try:
-        torch.set_num_threads(1)  # two would wait for each other most of the time where another notebook computes too
+        torch.set_num_threads(1)  # two threads would mostly wait for each other while another notebook computes
         with exits_closed(), _memory_limited(), on_the_cpu, torch.enable_grad():
             yield
     finally:
@@ -205,8 +206,10 @@ def undisturbed() -> Iterator[None]:
 
 @contextlib.contextmanager
 def exits_closed() -> Iterator[None]:
-    """os._exit, exit() and quit() (IPython's own too) raise, and input() and getpass() do not wait. Processes that an
-    answer forks may end as they like."""
+    """Make `os._exit`, `exit`, `quit` (including IPython's), `input` and `getpass` raise an error.
+
+    Processes that an answer forks may still end in any way.
+    """
     here, real_exit = os.getpid(), os._exit
 
     def no_hard_exit(code: int) -> None:
@@ -231,11 +234,11 @@ def exits_closed() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _memory_limited() -> Iterator[None]:
-    """An absurd allocation becomes a MemoryError instead of the end of the kernel (on Linux)."""
+    """Turn an absurd allocation into a MemoryError instead of the end of the kernel (on Linux)."""
     try:
         import resource
 
-        if torch.cuda.is_available():  # a GPU's driver maps far more addresses than it uses memory
+        if torch.cuda.is_available():  # the driver of a GPU maps far more addresses than it uses
             raise OSError
         taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         soft, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -251,7 +254,7 @@ def _memory_limited() -> Iterator[None]:
 
 
 class Exit(BaseException):
-    """Raised instead of ending the process."""
+    """The exception raised instead of ending the process."""
 
 
 def _no_exit(*_: Any, **__: Any) -> None:

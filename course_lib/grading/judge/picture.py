@@ -1,6 +1,6 @@
-"""Target against yours: two matrices as heat maps side by side, and as a map of signs for a terminal.
+"""The target and the answer: two matrices as heat maps side by side, and as a map of signs for a terminal.
 
-No plotting library: a PNG is a few bytes around compressed rows, and grading must not wait for an import.
+This module uses no plotting library. A PNG is a few bytes around compressed rows, and an import would delay grading.
 """
 
 import base64
@@ -15,10 +15,10 @@ from torch import Tensor
 from course_lib.grading.judge.compare import differences
 from course_lib.grading.judge.show import number, plural
 
-LARGEST = 64  # rows, and columns
-WIDTH = 320  # pixels of the longer side, at most
+LARGEST = 64  # rows or columns
+WIDTH = 320  # maximum pixels of the longer side
 SIGNS = "·✗"  # right, wrong
-# Light to dark, so that it reads in grey, too; the picture brings its own ground and suits a light and a dark page.
+# Light to dark, so that it is also clear in grey. The picture has its own background and suits any page.
 COLOURS = torch.tensor([[247, 251, 255], [158, 202, 225], [49, 130, 189], [8, 48, 107]], dtype=torch.float64)
 BLACK, WHITE, GREY = 0, 255, 128
 
@@ -26,9 +26,10 @@ BLACK, WHITE, GREY = 0, 255, 128
 def matrices(
     expected: Any, got: Any, rtol: float | None = None, atol: float | None = None
 ) -> tuple[Tensor, Tensor, Tensor, str] | None:
-    """The two matrices, where they differ, and which slice they are: of more axes, the first slice that differs.
+    """Return the two matrices, where they differ, and the name of their slice; with more axes, the first slice that
+    differs.
 
-    None where there is no picture: no tensors of equal shape with two axes or more, or too large ones.
+    Return None if there is no picture: the values are not tensors of equal shape with at least two axes, or too large.
     """
     alike = isinstance(expected, Tensor) and isinstance(got, Tensor) and expected.shape == got.shape
     if not alike or expected.ndim < 2 or expected.device != got.device or expected.is_complex() or got.is_complex():
@@ -45,7 +46,7 @@ def matrices(
 
 
 def as_text(expected: Any, got: Any, rtol: float | None = None, atol: float | None = None) -> str:
-    """A line per row with a sign per entry, where some are wrong and some right."""
+    """Return a line for each row with a sign for each entry, if some entries are wrong and some right."""
     found = matrices(expected, got, rtol, atol)
     if found is None or found[2].all() or len(found[2]) < 2:
         return ""
@@ -55,14 +56,16 @@ def as_text(expected: Any, got: Any, rtol: float | None = None, atol: float | No
 
 
 def as_html(expected: Any, got: Any, rtol: float | None = None, atol: float | None = None) -> str:
-    """Two heat maps with one scale, that of what is expected, or of both where this is a single number; entries that
-    differ are outlined."""
+    """Return two heat maps with one scale, in which entries that differ are outlined.
+
+    The scale is the expected matrix's range, or the range of both if the expected one is constant.
+    """
     found = matrices(expected, got, rtol, atol)
     if found is None:
         return ""
     wanted, yours, wrong, what = found
     low, high = _range(wanted)
-    if low == high:  # a scale of one number would show nothing of yours
+    if low == high:  # a scale of one number would hide the learner's values
         low, high = _range(torch.cat([wanted, yours]))
     shape = f"{wrong.shape[0]} × {wrong.shape[1]}"
     first = wrong.nonzero()[0].tolist()
@@ -87,14 +90,14 @@ def as_html(expected: Any, got: Any, rtol: float | None = None, atol: float | No
 
 
 def _range(values: Tensor) -> tuple[float, float]:
-    """The smallest and the largest of the finite values; 0 and 0 without any."""
+    """Return the smallest and the largest finite value; 0 and 0 if there is none."""
     finite = values[values.isfinite()]
     finite = finite if finite.numel() else torch.zeros(1)
     return finite.min().item(), finite.max().item()
 
 
 def _cells(values: Tensor, wrong: Tensor, low: float, high: float) -> Tensor:
-    """Pixels (height, width, 3): a square for each entry."""
+    """Return the pixels (height, width, 3): a square for each entry."""
     size = min(28, max(5, WIDTH // max(values.shape)))
     share = ((values - low) / (high - low) if high > low else (values > low).double()).nan_to_num(0.0, 1.0, 0.0)
     place = share.clamp(0, 1) * (len(COLOURS) - 1)
@@ -104,7 +107,7 @@ def _cells(values: Tensor, wrong: Tensor, low: float, high: float) -> Tensor:
     colours[~values.isfinite()] = GREY
     squares = colours[:, None, :, None].expand(-1, size, -1, size, -1).clone()  # (rows, size, columns, size, 3)
     mark = torch.full((size, size), -1.0)
-    mark[[0, -1]] = mark[:, [0, -1]] = WHITE  # white outside and black inside: seen on every colour
+    mark[[0, -1]] = mark[:, [0, -1]] = WHITE  # white outside and black inside, visible on every colour
     mark[1, 1:-1] = mark[-2, 1:-1] = mark[1:-1, 1] = mark[1:-1, -2] = BLACK
     cross = torch.eye(size, dtype=torch.bool)
     cross = cross | cross.flip(0)

@@ -1,4 +1,4 @@
-"""Values in text: the same on every machine and in every run, so that a notebook's output can be compared."""
+"""Values as text, the same on every machine and in every run, so that a notebook's output can be compared."""
 
 import math
 import re
@@ -12,17 +12,17 @@ from torch import Tensor, nn
 from course_lib.grading.exercise import Given
 from course_lib.grading.judge.values import Foreign
 
-DIGITS = 4  # significant ones of a number
-MOST_DIGITS = 17  # beyond, two float64 do not differ
-MOST_SHOWN = 36  # elements of a tensor that is printed whole
+DIGITS = 4  # significant digits of a number
+MOST_DIGITS = 17  # enough to tell any two float64 apart
+MOST_SHOWN = 36  # elements of a tensor that is printed in full
 LONG = 60  # characters of a dictionary in one line
 LONGEST = 400  # characters of any other value
-MOST_MARKS = 4  # above and below one letter; Hebrew with its points needs three
-JOINERS = "\u200c\u200d"  # invisible, but part of how some names and signs are spelled
+MOST_MARKS = 4  # above and below one letter; Hebrew with vowel points needs three
+JOINERS = "\u200c\u200d"  # invisible, but needed to spell some names and signs
 
 
 def number(value: int | float, digits: int = DIGITS) -> str:
-    """Significant digits, four unless told; an integer in full; −0 as 0."""
+    """Return a number with four significant digits by default; an integer in full; −0 as 0."""
     if isinstance(value, int):
         return f"{value:,}"
     if math.isfinite(value) and value == int(value) and abs(value) < 1e6:
@@ -31,13 +31,14 @@ def number(value: int | float, digits: int = DIGITS) -> str:
 
 
 def apart(one: int | float, other: int | float) -> tuple[str, str]:
-    """Two numbers with as many digits as it takes to see that they differ, four at least."""
+    """Return two numbers with enough digits to see that they differ, at least four."""
     digits = digits_apart(one, other)
     return number(one, digits), number(other, digits)
 
 
 def digits_apart(one: int | float, other: int | float) -> int:
-    """How many significant digits it takes to see that two numbers differ: four at least, and for equals."""
+    """Return the number of significant digits needed to see that two numbers differ: at least four, also for equal
+    numbers."""
     return next((d for d in range(DIGITS, MOST_DIGITS + 1) if number(one, d) != number(other, d)), DIGITS)
 
 
@@ -50,11 +51,10 @@ def plural(count: int, noun: str) -> str:
 
 
 def printable(text: str, most: int = 200) -> str:
-    """Text that may hold anything, fit for one line of ours: at most `most` characters, the last of them " …" if it was
-    cut.
+    """Return arbitrary text made safe for one line, with at most `most` characters; " …" marks a cut.
 
-    Line breaks and tabs become a space; � stands for what could act on a terminal or on the text around it: control
-    characters, changes of the direction of writing, halves of a character.
+    Line breaks and tabs become a space. The sign � replaces characters that could affect a terminal or the text around
+    them: control characters, changes of writing direction, halves of a character.
     """
     text = without_towers(text)
     text = text if len(text) <= most else text[: most - 2] + " …"
@@ -62,7 +62,7 @@ def printable(text: str, most: int = 200) -> str:
 
 
 def without_towers(text: str) -> str:
-    """Text in which a letter bears at most `MOST_MARKS` marks: with more it would cover the lines above and below."""
+    """Return text with at most `MOST_MARKS` marks per letter: more would cover the lines above and below."""
     if text.isascii():
         return text
     kept, marks = [], 0
@@ -81,7 +81,8 @@ def _printable(character: str) -> str:
 
 
 def show(value: Any, digits: int = DIGITS, most: int = MOST_SHOWN) -> str:
-    """A value in a few lines: of a tensor dtype and shape, and its numbers, or the range of more than `most`."""
+    """Return a value in a few lines. A tensor shows dtype, shape and its numbers, or their range if there are more than
+    `most`."""
     if isinstance(value, Tensor):
         return _show_tensor(value, digits, most)
     if isinstance(value, bool) or value is None or isinstance(value, complex):
@@ -109,7 +110,7 @@ def show(value: Any, digits: int = DIGITS, most: int = MOST_SHOWN) -> str:
 
 
 def _unusual_dtype(value: Any) -> str:
-    """Return ", in float64" where tensors in there are of that dtype; nothing for float32, which is usual."""
+    """Return ", in float64" if the value contains tensors of that dtype; "" for float32, which is usual."""
     dtypes = sorted({_dtype(tensor) for tensor in _floating(value)} - {"float32"})
     untold = [dtype for dtype in dtypes if dtype not in str(value)]
     return f", in {' and '.join(untold)}" if untold else ""
@@ -128,12 +129,12 @@ def _floating(value: Any) -> Iterator[Tensor]:
 
 
 def _is_long(value: dict, digits: int) -> bool:
-    """Is it more than a line can hold?"""
+    """Return whether a dictionary is too long for one line."""
     return len(value) > 1 and len(_plain(value, digits)) > LONG
 
 
 def _plain(value: Any, digits: int) -> str:
-    """As Python writes it, with rounded numbers; of a tensor in there dtype and shape."""
+    """Return a value as Python writes it, with rounded numbers, and dtype and shape in place of each tensor."""
     if isinstance(value, Tensor):
         return _head(value)
     if type(value) is float:
@@ -186,7 +187,7 @@ def _cell(x: Any, digits: int) -> str:
 
 
 def _rows(cells: list[str], shape: list[int]) -> list[str]:
-    """Nested brackets, one row of the last axis per line."""
+    """Return nested brackets, one line for each row of the last axis."""
     if len(shape) == 1:
         return [f"[{'  '.join(cells)}]"]
     step = len(cells) // shape[0]

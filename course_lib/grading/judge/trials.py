@@ -1,4 +1,4 @@
-"""A case that is ready to be tried, and what the known mistakes do with it."""
+"""A case that is ready to be tried, and the results of the known mistakes for it."""
 
 import functools
 from collections.abc import Callable
@@ -14,10 +14,12 @@ from course_lib.grading.judge.values import Foreign, changed
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A case made ready.
+    """A case that is ready to be tried.
 
-    brought: what the call of the reference gives, and expected: what the exercise's summary makes of that, if it has
-    one · mistakes: a wrong answer -> its Outcome, once it was needed.
+    Fields:
+        brought: the result of calling the reference.
+        expected: the exercise's summary of that result, or the result itself without a summary.
+        mistakes: a wrong answer -> its Outcome, once it was needed.
     """
 
     stage: str
@@ -30,31 +32,31 @@ class Trial:
 
 
 def mistaken(wrong: Callable, trial: Trial) -> Outcome:
-    """What one of the exercise's own misconceptions does with one case."""
+    """Return the outcome of one of the exercise's own misconceptions in one case."""
     if wrong not in trial.mistakes:
         trial.mistakes[wrong] = summed_up(trial, call(wrong, trial.call))
     return trial.mistakes[wrong]
 
 
 def summed_up(trial: Trial, outcome: Outcome) -> Outcome:
-    """The outcome with what is to be judged, where the exercise computes that from what its probe brought."""
+    """Return the outcome with the value to judge, which some exercises compute from the result of their probe."""
     if trial.summary is None or outcome.failure:
         return outcome
     try:
         return replace(outcome, value=trial.summary(trial.case, outcome.value))
-    except Exception:  # brought by something else than the probe
+    except Exception:  # the value did not come from the probe
         return replace(outcome, value=Foreign("something that cannot be summed up"))
 
 
 @functools.cache
 def is_drawn(stage: Callable[[int], list[Case]]) -> bool:
-    """Do the cases of a stage differ from seed to seed?"""
+    """Return whether the cases of a stage depend on the seed."""
     one, other = ([[_told(case.args), _told(case.init)] for case in stage(seed)] for seed in (0, 1))
     return changed(one, other)
 
 
 def _told(value: Any) -> Any:
-    """A case as plain data, with what a Given is made from in its place."""
+    """Return a case as plain data, with the data of each Given in its place."""
     if isinstance(value, Given):
         return [value.make.__name__, _told(value.data)]
     if isinstance(value, torch.Generator):
@@ -65,7 +67,7 @@ def _told(value: Any) -> Any:
 
 
 def size_of(value: Any) -> int:
-    """The number of elements of all tensors in there: cases are tried, and shown, from small to large."""
+    """Return the number of elements of all tensors in a value. Cases are tried and shown from small to large."""
     if isinstance(value, torch.Tensor):
         return value.numel()
     parts = value.data if isinstance(value, Given) else value.values() if isinstance(value, dict) else value

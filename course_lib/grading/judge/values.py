@@ -1,7 +1,7 @@
-"""What a learner's function returns, turned into plain data; and inputs, copied before a call and compared after it.
+"""The conversion of a learner's results into plain data, and the comparison of inputs before and after a call.
 
-An answer may return anything, objects that lie about their class or their equality included. Everything that is
-judged has gone through `plain` first, which trusts `type()` and the base classes' own methods only.
+An answer may return anything, including objects that lie about their class or their equality. Every judged value first
+goes through `plain`, which trusts only `type()` and the base classes' own methods.
 """
 
 import copy
@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from course_lib.grading.exercise import Given
 
 MOST_ENTRIES = 10_000  # of a list, tuple, dictionary or set
-MOST_BITS = 1000  # of an integer: beyond, it has no float
-MOST_ELEMENTS = 50_000_000  # of a tensor that is copied
+MOST_BITS = 1000  # of an integer; a larger one does not fit a float
+MOST_ELEMENTS = 50_000_000  # of a tensor to be copied
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Foreign:
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """`value` as None, ..., bool, int, float, complex, str, Tensor, tuple, list, dict, frozenset, or Foreign.
+    """Return `value` as None, ..., bool, int, float, complex, str, Tensor, tuple, list, dict, frozenset, or Foreign.
 
-    A tensor is detached, dense, and a copy: nothing that the answer does later can change it. A NumPy array or
-    scalar counts as the tensor or number it holds.
+    A tensor is detached, dense and copied, so that nothing the answer does later can change it. A NumPy array or scalar
+    counts as the tensor or number it contains.
     """
     kind = type(value)
     if value is None or value is Ellipsis or kind is complex:
@@ -42,7 +42,7 @@ def plain(value: Any, depth: int = 0) -> Any:
         kind = type(value)
     if kind is bool:
         return value
-    if issubclass(kind, int):  # IntEnum and the like: the number without the class
+    if issubclass(kind, int):  # for IntEnum and similar types, the number without the class
         value = int.__pos__(value)
         return Foreign("huge integer") if value.bit_length() > MOST_BITS else value
     if issubclass(kind, float):
@@ -71,7 +71,7 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 
 def holds_an_array(value: Any, depth: int = 0) -> bool:
-    """Is there a NumPy array in a value, where `plain` makes a tensor of it?"""
+    """Return whether a value contains a NumPy array, which `plain` turns into a tensor."""
     kind = type(value)
     if issubclass(kind, np.ndarray):
         return True
@@ -99,7 +99,7 @@ def _length(value: Any) -> int:
 
 
 def fresh(value: Any) -> Any:
-    """A copy of an input, so that every answer meets the same one. Functions and plain data need none."""
+    """Return a copy of an input, so that every answer receives the same one. Functions and plain data need no copy."""
     if isinstance(value, Tensor):
         return value.detach().clone().requires_grad_(value.requires_grad)
     if isinstance(value, torch.Generator):
@@ -107,7 +107,7 @@ def fresh(value: Any) -> Any:
     if isinstance(value, Given):
         made = value.make(*fresh(value.data))
         if value.weights is None and isinstance(made, nn.Module):
-            value.weights = fresh(made.state_dict())  # kept, because making a second one to compare with takes long
+            value.weights = fresh(made.state_dict())  # stored, because making a second module for comparison is slow
         return made
     if isinstance(value, (tuple, list)):
         return type(value)(fresh(part) for part in value)
@@ -117,7 +117,7 @@ def fresh(value: Any) -> Any:
 
 
 def changed(before: Any, after: Any) -> bool:
-    """Did a call alter this input? The state of a random generator may move."""
+    """Return whether a call changed this input. The state of a random generator may change."""
     if isinstance(before, Tensor):
         return not same_tensor(before, after)
     if isinstance(before, Given):
@@ -134,7 +134,7 @@ def changed(before: Any, after: Any) -> bool:
 
 
 def same_tensor(a: Any, b: Any) -> bool:
-    """Equal in shape, dtype and every bit that counts (NaN equals NaN)."""
+    """Return whether two tensors have equal shape, dtype and values (NaN equals NaN)."""
     if not isinstance(b, Tensor) or a.shape != b.shape or a.dtype != b.dtype or a.device != b.device:
         return False
     return bool(((a == b) | ((a != a) & (b != b))).all())

@@ -1,4 +1,4 @@
-"""What runs in a `with` block, by name: torch's operations, and functions of the course's library."""
+"""Records the names of what runs in a `with` block: torch's operations, and functions of the course's library."""
 
 import contextlib
 import functools
@@ -18,13 +18,16 @@ LIBRARY = str(Path(__file__).parents[2]) + os.sep
 
 
 class Watch:
-    """Notes the first forbidden operation: as Python calls it (`F.softmax`), or beneath (`aten::_softmax`).
+    """A record of the first forbidden operation: as Python calls it (`F.softmax`), or one level lower
+    (`aten::_softmax`).
 
-    Beneath, it is also seen where compiled code or another function of torch's uses it. In this thread alone. The watch
-    does not interfere: an answer cannot catch what is not raised.
+    The lower level also covers operations inside compiled code or other torch functions. The watch works only in this
+    thread. It does not interfere: it raises nothing that an answer could catch.
 
     Args:
-        forbidden: parts of names. used: the name of the first operation that holds one; "" if there was none.
+        forbidden: parts of names.
+
+    used: the name of the first operation that contains one of them; "" if there was none.
     """
 
     def __init__(self, forbidden: Sequence[str]):
@@ -42,11 +45,11 @@ class Watch:
 
     def _note(self, name: str) -> None:
         if not self.used and any(part in name for part in self.forbidden):
-            self.used = name.partition(".")[0].strip("_")  # of `torch.ops.aten.softmax.int`, and of `_softmax`
+            self.used = name.partition(".")[0].strip("_")  # for `torch.ops.aten.softmax.int` and `_softmax`
 
 
 class _Called(TorchFunctionMode):
-    """Tells `note` the name of each of torch's functions that Python calls."""
+    """A mode that passes the name of each torch function that Python calls to `note`."""
 
     def __init__(self, note: Callable[[str], None]):
         self.note = note
@@ -57,16 +60,16 @@ class _Called(TorchFunctionMode):
 
 
 class Dispatched(TorchDispatchMode):
-    """Base of what looks at the operations that torch's functions consist of."""
+    """The base of modes that observe the operations inside torch's functions."""
 
     @classmethod
     def _should_skip_dynamo(cls):
-        """Otherwise torch imports its compiler, which takes seconds."""
+        """Return False, because torch would otherwise import its compiler, which takes seconds."""
         return False
 
 
 class _Beneath(Dispatched):
-    """Tells `note` the name of each operation."""
+    """A mode that passes the name of each operation to `note`."""
 
     def __init__(self, note: Callable[[str], None]):
         super().__init__()
@@ -78,18 +81,20 @@ class _Beneath(Dispatched):
 
 
 class LibraryWatch:
-    """Notes the first function of the library's that is called, of those that are an exercise's answer.
+    """A record of the first call to a library function that is the answer to the exercise.
 
-    However it is reached: behind a lambda, in a subclass, by a copy of its code. In this thread alone, and only where
-    something is looked for: it costs a little with every call that Python makes.
+    It detects every kind of call: behind a lambda, in a subclass, by a copy of the code. It works only in this thread,
+    and only if there are names to look for, because it slows every Python call slightly.
 
     Args:
-        names: below `course_lib`, "attention.softmax"; of a class, its methods. used: the name that was met, or "".
+        names: below `course_lib`, "attention.softmax"; for a class, all its methods.
+
+    used: the first name that was called, or "".
     """
 
     def __init__(self, names: tuple[str, ...]):
         self.codes, self.used = _codes(names), ""
-        self.called = {code.co_name for code in self.codes}  # quicker to ask than whether two codes are equal
+        self.called = {code.co_name for code in self.codes}  # comparing names is faster than comparing code objects
 
     def __enter__(self) -> "LibraryWatch":
         if self.codes:
@@ -108,13 +113,13 @@ class LibraryWatch:
 
 @functools.cache
 def _codes(names: tuple[str, ...]) -> dict[CodeType, str]:
-    """The code of each function named, and of each method of a class, with its name."""
+    """Return the code of each function named, and of each method of a class named, with the name."""
     found: dict[CodeType, str] = {}
     for name in names:
         home, _, own = name.rpartition(".")
-        thing = getattr(importlib.import_module(f"course_lib.{home}"), own, None)  # an answer may have taken it away
+        thing = getattr(importlib.import_module(f"course_lib.{home}"), own, None)  # an answer may have deleted it
         parts = vars(thing).values() if isinstance(thing, type) else [thing]
         functions = [inspect.unwrap(part) for part in parts if callable(part)]
         codes = [part.__code__ for part in functions if isinstance(part, FunctionType)]
-        found |= {code: name for code in codes if code.co_filename.startswith(LIBRARY)}  # not what was put in its place
+        found |= {code: name for code in codes if code.co_filename.startswith(LIBRARY)}  # not code that replaced it
     return found

@@ -1,4 +1,4 @@
-"""What every kind of exercise has, and what the kinds that judge a value share."""
+"""The fields of every kind of exercise, and the code shared by the kinds that judge a value."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,11 +12,12 @@ from course_lib.grading.judge.show import plural, printable, show
 from course_lib.grading.judge.trials import Trial
 from course_lib.grading.result import Result
 
-LONGEST = 4000  # characters of a sentence: some hold what an answer returned
+LONGEST = 4000  # characters of a sentence: some quote an answer's result
 
 
 class Everything:
-    """What some kind of exercise has, empty for those that have it not: no fields yet, each kind makes its own."""
+    """Empty defaults for the parts that only some kinds of exercise have. They are not fields: each kind defines its
+    own."""
 
     kind: ClassVar[str] = ""
     called: ClassVar[bool] = False  # is the answer a function or a class?
@@ -32,7 +33,7 @@ class Everything:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Exercise(Everything):
-    """One graded exercise. What a kind does not have is empty, so that every exercise can be asked for everything.
+    """One graded exercise. Parts that a kind does not have are empty, so that all exercises have the same attributes.
 
     Errors: ValueError at construction for a missing or contradictory field, naming the exercise and the field.
     """
@@ -45,7 +46,7 @@ class Exercise(Everything):
     minutes: int
     hints: Sequence[str]
     why: str = ""
-    time_limit: float = 20.0  # seconds of computing for all cases: loops in Python may be slow, endless ones end soon
+    time_limit: float = 20.0  # seconds of computing for all cases: slow Python loops pass, and endless ones end soon
 
     def __post_init__(self):
         self.require(re.fullmatch(r"[a-z_]+\.[a-z0-9_]+", self.id), "id must read chapter.name")
@@ -62,7 +63,7 @@ class Exercise(Everything):
         self.require(all(0 <= hint <= len(self.hints) for hint in hints), f"misconceptions name hints {hints}")
 
     def require_points(self) -> None:
-        """Raise if an exercise of this kind cannot give so many points."""
+        """Raise an error if an exercise of this kind cannot have this number of points."""
         self.require(self.points > 0, f"points={self.points} must be positive")
 
     def require(self, condition: Any, problem: str) -> None:
@@ -72,16 +73,16 @@ class Exercise(Everything):
 
     @property
     def answer_name(self) -> str:
-        """The name under which a notebook holds the answer: that of the function or class, otherwise the id with "_"
-        for "."."""
+        """Return the answer's name in a notebook: the name of the function or class, otherwise the id with "_" for
+        "."."""
         return self.signature.split("(")[0] if self.called else self.id.replace(".", "_")
 
     def judge_value(self, answer: Any) -> Result:
-        """Return the verdict on an answer that is a value. Every kind that is not called has its own."""
+        """Return the verdict on an answer that is a value. Every kind that judges a value overrides this."""
         raise TypeError(f"exercise {self.id!r} is {self.kind}: its answers are called")
 
     def judge_calls(self, trials: Sequence[Trial], outcomes: list[Outcome]) -> Result:
-        """Return the verdict on what the calls of an answer did. Every kind that is called has its own."""
+        """Return the verdict on the results of calling an answer. Every kind that judges calls overrides this."""
         raise TypeError(f"exercise {self.id!r} is {self.kind}: its answers are not called")
 
     def verdict(
@@ -102,14 +103,15 @@ class Exercise(Everything):
         return Result(*named, sentences, evidence, misconception, closing, *pictures, part, case[:LONGEST])
 
     def unanswered(self) -> Result:
-        """Return the verdict on an answer that nobody has begun."""
+        """Return the verdict on an answer that has not been started."""
         asked = f"Write {self.signature}" if self.signature else "Put your answer in place of the dots"
         return self.verdict("unanswered", [f"{asked}, then run this cell again."])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Valued(Exercise):
-    """An exercise whose answer is a value, or several by name, that can be right, wrong, or wrong in a known way."""
+    """An exercise whose answer is a value, or several values by name, which can match the reference or a known
+    mistake."""
 
     reference: Any
     misconceptions: Sequence[Misconception] = ()
@@ -123,10 +125,11 @@ class Valued(Exercise):
             self.require(known, "every misconception must be a dictionary with keys of the reference")
 
     def unless(self, problems: Mapping[str, str | None], made: Callable[[Any, float], bool]) -> Result:
-        """Return passed without problems; otherwise the misconception that `made` recognizes, and which parts are not
-        right, or the problems.
+        """Return passed if there are no problems, otherwise the misconception that `made` recognizes, or the problems.
 
-        problems: the name of each part, "" for an answer that has none, and what is wrong with it, if anything.
+        Args:
+            problems: the name of each part, "" for an answer without parts -> its problem, or None.
+            made: returns whether the answer equals a wrong value, within a tolerance.
         """
         wrong_parts = {name: problem for name, problem in problems.items() if problem}
         if not wrong_parts:
@@ -139,13 +142,15 @@ class Valued(Exercise):
 
 
 def kind_of_value(answer: Any) -> str:
-    """Return in a few words what stands in a cell where a value should."""
+    """Return a short description of the value that a learner gave as an answer."""
     return printable(kind_of(answer), 80)
 
 
 def by_name(reference: Mapping, answer: Any) -> tuple[dict, str | None]:
-    """Return the parts of an answer by name, from a dictionary with these names or a sequence in their order, and what
-    is wrong with its form."""
+    """Return the parts of an answer by name, and the problem with its form, if any.
+
+    The answer is a dictionary with these names or a sequence in their order.
+    """
     names = ", ".join(f"`{name}`" for name in reference)
     if isinstance(answer, (tuple, list)) and len(answer) == len(reference):
         return dict(zip(reference, answer)), None

@@ -1,4 +1,4 @@
-"""One or several of the options, each with its reason."""
+"""Exercises with options: one or several are right, and each has its reason."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from course_lib.grading.result import Result
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Choice(Exercise):
-    """Options of which some are right: the answer is the key of one, or several in braces."""
+    """Several options, some of them right. The answer is the key of one option, or several keys in braces."""
 
     kind = "choice"
     options: Sequence[Option] = ()
@@ -25,17 +25,18 @@ class Choice(Exercise):
 
     @property
     def several(self) -> bool:
-        """Are several options right? Then picks can be counted without a word on which."""
+        """Return whether several options are right. If so, feedback can count the right picks without naming them."""
         return sum(option.right for option in self.options) > 1
 
     def picked(self, answer: Any) -> list[Option]:
-        """Return the options that an answer names, in the order of the page; none where it has another form."""
+        """Return the options that an answer names, in the order of the page; none if the answer has another form."""
         picks = _picks(answer)
         known = {option.key for option in self.options}
         return [option for option in self.options if option.key in picks] if known.issuperset(picks) else []
 
     def judge_value(self, answer: Any) -> Result:
-        """Return the verdict, with the reason of every wrong option that was picked, or of every right one."""
+        """Return the verdict, with the reason for every wrong option picked or, if none is wrong, for every right
+        one."""
         keys = ", ".join(f'"{option.key}"' for option in self.options)
         picks = _picks(answer)
         if not picks:
@@ -47,7 +48,7 @@ class Choice(Exercise):
         return self.told(picked)
 
     def told(self, picked: Sequence[Option], most: int | None = None) -> Result:
-        """Return the verdict on options that were picked, with at most so many reasons for wrong ones, or all."""
+        """Return the verdict on the options picked, with at most `most` reasons for wrong ones; by default with all."""
         wrong = [option for option in picked if not option.right]
         if wrong:
             reasons = [_reason(option) for option in wrong[:most]]
@@ -59,7 +60,7 @@ class Choice(Exercise):
         return self.verdict("passed", [_reason(option) for option in picked])
 
     def counted(self, picked: Sequence[Option]) -> Result:
-        """Return the verdict with how many of the picks are right and how many are missing, and not which."""
+        """Return the verdict with the number of right picks and of missing ones, without naming them."""
         right = sum(option.right for option in picked)
         if len(picked) == 1:
             said = f"Your pick is {'right' if right else 'wrong'}"
@@ -69,7 +70,7 @@ class Choice(Exercise):
         return self.verdict("failed", [f"{said}, and {self._missing(picked) or 'none is missing'}.", again])
 
     def everything_picked(self) -> Result:
-        """Return the verdict on picking every option: nothing to learn from."""
+        """Return the verdict on picking every option, which gives no reasons."""
         return self.verdict("failed", ["You picked every option, and not all are right. Leave out those you doubt."])
 
     def _missing(self, picked: Sequence[Option]) -> str:
@@ -78,7 +79,7 @@ class Choice(Exercise):
 
 
 def _picks(answer: Any) -> set[str]:
-    """The keys that an answer holds; none if it holds anything else."""
+    """Return the keys in an answer; none if it contains anything else."""
     picks = [answer] if isinstance(answer, str) else answer
     if not isinstance(picks, (tuple, list, frozenset)) or not all(isinstance(pick, str) for pick in picks):
         return set()

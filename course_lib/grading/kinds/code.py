@@ -1,4 +1,4 @@
-"""A function or a class that the learner writes, judged on what it does with cases."""
+"""A function or a class that the learner writes, judged by its results on the cases."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,13 +23,17 @@ PASSED, FAILED, UNTRIED = "✓", "✗", "–"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Code(Exercise):
-    """A function, or with `module` a class, held against a reference on the cases of its stages.
+    """A function, or with `module` a class, compared with a reference on the cases of its stages.
 
-    Fields, where comparing values is not the right question: rtol, atol replace the tolerance · judge(case, expected,
-    got) -> None or a sentence replaces the comparison · probe(answer, *args) replaces the single call: what it returns
-    is judged · summary(case, brought) computes what is judged from what a probe brought · may_change names inputs that
-    an answer may alter · returns names the parts of a tuple · forbidden holds parts of operations' names · library
-    names the library's own functions and classes that are the answer: who calls them has not written one.
+    Fields for exercises that need more than a comparison of values:
+        rtol, atol: replace the tolerance.
+        judge(case, expected, got): returns None or a sentence, and replaces the comparison.
+        probe(answer, *args): replaces the single call; its result is judged.
+        summary(case, brought): computes the value to judge from the probe's result.
+        may_change: names of inputs that an answer may change.
+        returns: names of the parts of a tuple.
+        forbidden: parts of operations' names.
+        library: names of the library's own functions and classes that are the answer; an answer must not call them.
     """
 
     kind = "code"
@@ -56,12 +60,12 @@ class Code(Exercise):
         self.require(self.stages, "stages is empty")
         documented = all(stage.__doc__ for stage in self.stages)
         self.require(documented, "every stage needs a docstring: the learner reads it")
-        declared = [m for m in self.misconceptions if isinstance(m, Misconception)]  # a page's are made when needed
+        declared = [m for m in self.misconceptions if isinstance(m, Misconception)]  # a page's mistakes are made later
         wrongs = [wrong for m in declared for wrong in m.variants]
         self.require(all(map(callable, wrongs)), "every misconception must be callable")
 
     def judge_calls(self, trials: Sequence[Trial], outcomes: list[Outcome]) -> Result:
-        """Return the verdict on what the trials' calls did, already summed up."""
+        """Return the verdict on the outcomes of the trials' calls, already summed up."""
         if all(outcome.failure and outcome.failure.kind == "unanswered" for outcome in outcomes):
             return self.unanswered()
         problems = [self.problem_of(trial, outcome) for trial, outcome in zip(trials, outcomes)]
@@ -73,10 +77,10 @@ class Code(Exercise):
             types = (counted(t.expected, each.value, each.from_numpy) for t, each in zip(trials, outcomes))
             notes += list(filter(None, types))[:1]
             return self.verdict("passed", [f"Right in {plural(len(trials), 'case')}.", *notes])
-        if failing is None:  # a worker that is not to be trusted may leave some out
+        if failing is None:  # an untrusted worker may omit some
             return self.verdict("failed", [f"{len(outcomes)} of {plural(len(trials), 'case')} were answered."])
         problem = problems[failing]
-        assert problem is not None  # that is what failing means
+        assert problem is not None  # because this trial failed
         failure = outcomes[failing].failure
         if isinstance(problem, OfAnotherType) or (failure and failure.kind in ("type", "signature")):
             return self.verdict("failed", [problem])
@@ -93,20 +97,20 @@ class Code(Exercise):
         return self.verdict("failed", sentences, shown_case, (found and found.name) or None, both, part, case_of)
 
     def of_the_library(self, name: str) -> Result:
-        """Return the verdict on an answer that leaves the work to the library."""
+        """Return the verdict on an answer that calls the library's solution."""
         sentence = f"Your answer calls the library's own `{name}`, and the exercise asks for yours."
         return self.verdict("unanswered", [sentence, "What you have read there you may use."])
 
     def _by_stage(
         self, trials: Sequence[Trial], problems: Sequence[str | None], forbidden: bool
     ) -> tuple[list[str], int]:
-        """A line that says which stages pass, and the points for those that pass before the first that does not.
+        """Return a line about the stages that pass, and the points for those before the first one that fails.
 
-        The last of these must be one whose cases are drawn: what everybody can read in the notebook could be typed in.
-        And no part is given where more is judged than what the answer returns: what a probe saw of a training, or what
-        an experiment measured, is right as a whole or not.
+        The last stage with points must have cases that depend on the seed, because visible results could be typed in.
+        There are no points for parts if the exercise judges more than the return value, such as a probe's record of a
+        training run or a measurement. Such a result is right as a whole or not at all.
         """
-        stages: dict[str, str] = {}  # an answer whose time is up has not seen the last cases
+        stages: dict[str, str] = {}  # an answer that ran out of time did not reach the last cases
         for i, trial in enumerate(trials):
             mark = UNTRIED if i >= len(problems) else FAILED if problems[i] else PASSED
             stages[trial.stage] = max(mark, stages.get(trial.stage, mark), key=(PASSED, UNTRIED, FAILED).index)
@@ -123,7 +127,7 @@ class Code(Exercise):
         return [f"{passed}: {marks}{counted}{left}"], part
 
     def problem_of(self, trial: Trial, outcome: Outcome) -> str | None:
-        """Return what is wrong with one outcome, in a sentence; None if nothing is."""
+        """Return the problem with one outcome in a sentence, or None."""
         if outcome.failure:
             return outcome.failure.sentence
         if outcome.forbidden:
@@ -131,7 +135,7 @@ class Code(Exercise):
         if self.judge:
             try:
                 problem = self.judge(trial.case, trial.expected, outcome.value)
-            except Exception:  # it met a value of a form that its author did not think of
+            except Exception:  # the value has a form that the author of the judge did not expect
                 problem = f"Your result has not the form that is asked for; it is {kind_of(outcome.value, True)}."
         else:
             problem = compare(trial.expected, outcome.value, self.rtol, self.atol, self.returns)
@@ -141,7 +145,7 @@ class Code(Exercise):
         return problem
 
     def alike(self, one: Outcome, other: Outcome) -> bool:
-        """Do two outcomes show the same, by this exercise's tolerance?"""
+        """Return whether two outcomes are the same, within this exercise's tolerance."""
         if one.failure and other.failure:
             return (one.failure.kind, one.failure.behaviour) == (other.failure.kind, other.failure.behaviour)
         if one.failure or other.failure:
@@ -149,7 +153,8 @@ class Code(Exercise):
         return one.changed == other.changed and same(one.value, other.value, self.rtol, self.atol)
 
     def _lost_digits(self, trials: Sequence[Trial], outcomes: list[Outcome]) -> bool:
-        """Is a float64 right by the usual tolerance, and no more than that? An own tolerance leaves room anyway."""
+        """Return whether a float64 is right within the usual tolerance but not exactly. An exercise's own tolerance
+        allows that."""
         if self.kind != "code" or self.rtol is not None or self.atol is not None:
             return False
         return any(
@@ -160,7 +165,7 @@ class Code(Exercise):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Experiment(Code):
-    """A function that measures; a wide rtol, or a judge that knows the theory, leaves room for noise."""
+    """A function that measures. A wide rtol, or a judge that knows the theory, allows for noise."""
 
     kind = "experiment"
 

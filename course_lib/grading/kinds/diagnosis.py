@@ -1,9 +1,14 @@
-"""Which mistake of the page an answer makes: what does the same as the answer, where the right one does not.
+"""Find the mistake of the page that an answer makes: one with the same result in the cases where the answer is wrong.
 
-Tried in this order: a mistake that does the same in every case; an answer that gives back an argument or a constant,
-which is said and not named; two mistakes at once; a mistake that does the same in all ordinary cases, whatever happens
-in the edge cases; one that does the same in most of them, which is told as a likeness. Nothing is named of which a
-second mistake could be said with equal right.
+The search tries the following, in this order:
+
+1. a mistake with the same result in every case;
+2. an answer that returns an argument or a constant, which gets a sentence and no name;
+3. two mistakes at once;
+4. a mistake with the same result in all ordinary cases, whatever happens in the edge cases;
+5. a mistake with the same result in most of these cases, which is reported as a similarity.
+
+If a second mistake fits equally well, the diagnosis names neither.
 """
 
 import functools
@@ -23,20 +28,25 @@ from course_lib.grading.judge.trials import Trial, mistaken, size_of, summed_up
 from course_lib.grading.pairs import in_company, pairs_of
 from course_lib.grading.result import ALSO, PERHAPS
 
-ENDED = ("time", "exit")  # ways to fail that no mistake of ours has
-SECONDS = 3.0  # of computing for what is tried after the single mistakes
+ENDED = ("time", "exit")  # failures that none of the known mistakes produce
+SECONDS = 3.0  # of computing for the search after the single mistakes
 SMALL = 1000  # elements
 BESIDES = "Something else is wrong as well."
-COARSE = 3e-2, 1e-2  # rtol and atol of a first look, wider than any tolerance
-LARGE = 100.0  # an ordinary input is smaller
-MOST = 2 / 3  # of the telling cases, for a likeness
-SAME, CAREFUL, OTHER = "same", "careful", "other"  # the answer beside a mistake: careful, if it is right there
+COARSE = 3e-2, 1e-2  # rtol and atol of the first comparison, wider than any tolerance
+LARGE = 100.0  # ordinary inputs are smaller
+MOST = 2 / 3  # the least fraction of the telling cases for a similarity
+SAME, CAREFUL, OTHER = "same", "careful", "other"  # the answer compared with a mistake; careful: right in this case
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A mistake that was found. name: for the teacher's table, "" for what has none · sentences: for the learner ·
-    proof: the number of the smallest case in which the answer does what the mistake does, and that is wrong."""
+    """A mistake that was found.
+
+    Fields:
+        name: for the teacher's table; "" for a mistake without a name.
+        sentences: for the learner.
+        proof: the number of the smallest case in which the answer is wrong in the same way as the mistake.
+    """
 
     name: str
     sentences: tuple[str, ...]
@@ -46,11 +56,12 @@ class Diagnosis:
 def diagnosis(
     exercise: Any, trials: Sequence[Trial], outcomes: Sequence[Outcome], problems: Sequence[str | None]
 ) -> Diagnosis | None:
-    """Return the mistake, or the two, that the answer makes; None where none does the same.
+    """Return the mistake, or the two, that the answer makes; None if no mistake has the same results.
 
     Args:
-        exercise: of kind Code; trials and outcomes: its cases, and what the answer did with each.
-        problems: what is wrong with each outcome, None where nothing is; at least one is wrong.
+        exercise: of kind Code.
+        trials, outcomes: its cases, and the answer's result in each.
+        problems: the problem with each outcome, or None; at least one outcome is wrong.
     """
     if any(outcome.forbidden or (outcome.failure and outcome.failure.kind in ENDED) for outcome in outcomes):
         return None
@@ -60,13 +71,13 @@ def diagnosis(
 class _Search:
     def __init__(self, exercise, trials, outcomes, problems):
         self.exercise = exercise
-        trials = trials[: len(outcomes)]  # a worker that is not to be trusted may leave some out
+        trials = trials[: len(outcomes)]  # an untrusted worker may omit some
         outcomes = [replace(each, value=counted_as(t.expected, each.value)) for t, each in zip(trials, outcomes)]
         self.trials, self.outcomes, self.problems = trials, outcomes, problems
         wrong = [i for i, problem in enumerate(problems) if problem]
         self.core = [i for i in range(len(trials)) if _is_ordinary(trials[i])]
         self.first = min(wrong, key=lambda i: (i not in self.core, size_of(trials[i].case.args)))
-        self.order = [self.first, *(i for i in range(len(trials)) if i != self.first)]  # the cheapest that tells first
+        self.order = [self.first, *(i for i in range(len(trials)) if i != self.first)]  # the cheapest telling case
 
     def found(self) -> Diagnosis | None:
         for mistake in self.exercise.misconceptions:
@@ -82,7 +93,7 @@ class _Search:
 
         def search() -> None:
             end = time.process_time() + SECONDS
-            warnings.simplefilter("ignore")  # what torch says of a mistake is not for the learner
+            warnings.simplefilter("ignore")  # torch's warnings about a mistake are not for the learner
             for tried in (self._pairs, self._in_ordinary_cases, self._likenesses):
                 likely.extend(tried(end))
                 if likely:
@@ -93,10 +104,10 @@ class _Search:
             limited(search, 4 * SECONDS, lambda: "comparing it with known mistakes")
         return likely[0] if likely else None
 
-    # --- an answer beside a mistake ---
+    # --- comparing an answer with a mistake ---
 
     def _does_the_same(self, wrong: Callable, what: Callable[[Callable, Trial], Outcome], only: Any = None) -> bool:
-        """Does it do the same in all cases, or in those of `only`?"""
+        """Return whether a mistake has the same result as the answer in all cases, or in the cases of `only`."""
         cases = (i for i in self.order if only is None or i in only)
         return all(self._beside(what(wrong, self.trials[i]), i) == SAME for i in cases)
 
@@ -106,11 +117,12 @@ class _Search:
         return OTHER if self.problems[i] else CAREFUL
 
     def _is_far_off(self, outcome: Outcome) -> bool:
-        """Does it differ from the answer in the first case already, seen by one number? There are hundreds of pairs."""
+        """Return whether a result clearly differs from the answer's in the first case. With hundreds of pairs, one
+        number decides."""
         one, other = outcome.value, self.outcomes[self.first].value
         if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
             return isinstance(one, torch.Tensor) != isinstance(other, torch.Tensor)
-        if one.shape != other.shape or one.is_meta or other.is_meta:  # of which no number can be seen
+        if one.shape != other.shape or one.is_meta or other.is_meta:  # meta tensors have no numbers
             return True
         if not one.is_floating_point() or not one.numel():
             return False
@@ -123,12 +135,12 @@ class _Search:
         value = self.outcomes[self.first].value
         return max((largest(tensor.double()) for tensor in _tensors(value)), default=0.0)
 
-    # --- what is tried ---
+    # --- the steps of the search ---
 
     def _without_work(self) -> str:
-        """What to say of an answer that gives back an argument as it came, or the same in every case; "" of any other.
+        """Return the sentence about an answer that returns an argument or a constant in every case; "" for any other.
 
-        Two mistakes together may do that as well, one of which takes away what the other's sentence speaks of.
+        Two mistakes together can have this result as well; the sentence of one of them would then be wrong.
         """
         values = [outcome.value for outcome in self.outcomes]
         if self.exercise.probe or len(values) < 2 or any(outcome.failure for outcome in self.outcomes):
@@ -144,7 +156,8 @@ class _Search:
         return ""
 
     def _pairs(self, end: float) -> Iterator[Diagnosis]:
-        """Two that do the same in every case; where several pairs do, what they have in common."""
+        """Yield the pair with the same results in every case; if there are several pairs, the mistake that they
+        share."""
         alike: list[tuple[Any, Any, Callable]] = []
         self.ordinary_pairs: list[tuple[str, tuple[str, ...], Callable]] = []
         for one, other, wrong in pairs_of(self.exercise):
@@ -165,8 +178,8 @@ class _Search:
             yield self._told(shared[0].name, (in_company(shared[0].sentence), BESIDES), alike[0][2])
 
     def _in_ordinary_cases(self, end: float) -> Iterator[Diagnosis]:
-        """What does the same in all of them, one mistake rather than two, and of several the one that also does the
-        same in the most edge cases."""
+        """Yield the mistake with the same results in all ordinary cases, a single one before a pair. Of several, choose
+        the one that also agrees in the most edge cases."""
         if self.first not in self.core:
             return
         singles = [
@@ -190,8 +203,8 @@ class _Search:
         yield self._told(name, (*sentences, *besides), wrong)
 
     def _fails_further(self, wrong: Callable, i: int) -> bool:
-        """Is something wrong in a case that the mistake does not explain: another part of the result, or the same part
-        in another way?"""
+        """Return whether a case has an error that the mistake does not explain, in another part of the result or of
+        another kind."""
         outcome = _done(wrong, self.trials[i])
         if self._beside(outcome, i) == SAME:
             return False
@@ -233,13 +246,13 @@ class _Search:
 
 
 def _both(one: Any, other: Any) -> tuple[str, tuple[str, ...]]:
-    """The name of two mistakes, and what is said of them."""
+    """Return the name of two mistakes, and the sentences about them."""
     said = (f"{number}. {in_company(mistake.sentence)}" for number, mistake in enumerate((one, other), 1))
     return f"{one.name}{ALSO}{other.name}", ("Two mistakes at once.", *said)
 
 
 def _is_scalar(value: Any, wanted: Any) -> bool:
-    """Is it a number where a number is asked for, a text where a text is?"""
+    """Return whether the value is a number or text, as the exercise asks."""
     numbers = as_number(value) is not None and as_number(wanted) is not None
     return (numbers and not isinstance(value, torch.Tensor)) or (
         isinstance(value, (bool, str)) and type(value) is type(wanted)
@@ -247,12 +260,12 @@ def _is_scalar(value: Any, wanted: Any) -> bool:
 
 
 def _is_just(wanted: Any, value: Any) -> bool:
-    """Are these two the same, to the last bit?"""
+    """Return whether two values are the same, to the last bit."""
     return type(wanted) is type(value) and same(wanted, value, 0.0, 0.0)
 
 
 def _faults(expected: Any, outcome: Outcome) -> set[tuple]:
-    """Which parts of a result are wrong, and in which way: another dtype, another shape, NaN, or other values."""
+    """Return the wrong parts of a result with the kind of error: dtype, shape, NaN, or other values."""
     if outcome.failure:
         return {("failure", outcome.failure.kind)}
     return {("changed", name) for name in outcome.changed} | set(_parts_at_fault(expected, outcome.value, ()))
@@ -275,8 +288,11 @@ def _parts_at_fault(expected: Any, got: Any, place: tuple) -> Iterator[tuple]:
 
 
 def _done(wrong: Callable, trial: Trial) -> Outcome:
-    """What one of the page's mistakes, or a pair of them, does with one case. It is kept: a class makes the same ones
-    again and again. A pair's is kept where it is small, because there are hundreds."""
+    """Return the outcome of a mistake, or of a pair, in one case.
+
+    The outcome is cached, because a class makes the same mistakes repeatedly. A pair's outcome is cached only if it is
+    small, because there are hundreds.
+    """
     if wrong in trial.mistakes:
         return trial.mistakes[wrong]
     outcome = summed_up(trial, call(wrong, trial.call))
@@ -286,7 +302,7 @@ def _done(wrong: Callable, trial: Trial) -> Outcome:
 
 
 def _is_ordinary(trial: Trial) -> bool:
-    """Are the tensors of a case of float32 or of whole numbers, not empty, and of a size in which nothing overflows?"""
+    """Return whether a case is ordinary: not empty, in float32 or whole numbers, and too small to overflow."""
     sound = not any(bool(tensor.isnan().any()) for tensor in _tensors(trial.expected))
     return sound and all(map(_is_usual, _tensors(trial.case.args)))
 
@@ -300,7 +316,8 @@ def _is_usual(tensor: torch.Tensor) -> bool:
 
 
 def _is_alike_in_form(expected: Any, got: Any) -> bool:
-    """Is it the kind of thing that is asked for, or a part of it, or more? Then mistakes are worth a longer search."""
+    """Return whether a value has the expected kind, or is a part of it, or contains it. Only then is a longer search
+    useful."""
     for one, other in ((expected, got), (got, expected)):
         if isinstance(one, (tuple, list)) and not isinstance(other, (tuple, list)):
             return any(_is_alike_in_form(part, other) for part in one)
@@ -309,7 +326,8 @@ def _is_alike_in_form(expected: Any, got: Any) -> bool:
 
 
 def _says_much(value: Any) -> bool:
-    """Would two answers hardly agree in this by chance? Numbers with a fraction, not True or 3."""
+    """Return whether two answers are unlikely to agree in this value by chance: numbers with a fraction, not True or
+    3."""
     if isinstance(value, float):
         return not value.is_integer()
     return any(tensor.is_floating_point() and len(tensor.unique()) > 1 for tensor in _tensors(value))

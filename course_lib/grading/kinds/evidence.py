@@ -1,4 +1,4 @@
-"""What is shown of a failing case: input, expected, got, and where they differ."""
+"""The evidence of a failing case: input, expected, got, and the difference."""
 
 import inspect
 from collections.abc import Iterator, Sequence
@@ -14,15 +14,14 @@ from course_lib.grading.judge.show import DIGITS, MOST_SHOWN, digits_apart, show
 from course_lib.grading.judge.trials import Trial
 from course_lib.grading.result import WIDTH, wrapped
 
-HEIGHT = 30  # lines of a whole feedback, its heading among them
-AROUND = 2  # lines: the heading, and where the hints are
+HEIGHT = 30  # lines of the complete feedback with its heading
+AROUND = 2  # lines: the heading, and the pointer to the hints
 MOST_OF_A_SKETCH = 9  # lines
-LEAST = 8  # lines of a case that a sketch must leave
+LEAST = 8  # lines that a sketch must leave for the case
 
 
 class Entry(NamedTuple):
-    """One value of a case: in full, in one line, and whether it is a result, which is shown in full rather than an
-    input."""
+    """One value of a case: in full, in one line, and whether it is a result. Inputs are shortened before results."""
 
     lines: list[str]
     short: str
@@ -30,10 +29,11 @@ class Entry(NamedTuple):
 
 
 def evidence(exercise: Any, trial: Trial, outcome: Outcome, said: Sequence[str], mistakes: int = 0) -> tuple[str, str]:
-    """Return the failing case, input, expected, got and where they differ, and a sketch of which entries are wrong.
+    """Return the failing case (input, expected, got and the difference), and a sketch of the wrong entries.
 
-    said: the sentences that stand above, which leave so many lines less. mistakes: how many were named that give what
-    the answer gives.
+    Args:
+        said: the sentences above the case, which reduce its number of lines.
+        mistakes: the number of named mistakes whose result equals the answer's.
     """
     names = list(inspect.signature(exercise.reference).parameters)
     given = trial.case.init if exercise.module else trial.case.args
@@ -52,7 +52,7 @@ def evidence(exercise: Any, trial: Trial, outcome: Outcome, said: Sequence[str],
 
 
 def _fitted(entries: list[Entry], room: int) -> list[str]:
-    """The lines of all entries; where they are too many, the longest ones, the inputs before the results, in short."""
+    """Return the lines of all entries. If there are too many, shorten the longest entries, inputs before results."""
     shown = [entry.lines for entry in entries]
     while sum(map(len, shown)) > room and any(len(lines) > 1 for lines in shown):
         longest = max(range(len(entries)), key=lambda i: (len(shown[i]) > 1, not entries[i].result, len(shown[i])))
@@ -62,22 +62,23 @@ def _fitted(entries: list[Entry], room: int) -> list[str]:
 
 
 def _of_forward(exercise: Any) -> Iterator[str]:
-    """The names of the inputs of a module, and "input" for what `forward` gives no name of its own."""
+    """Return the names of a module's inputs, and "input" for every input that `forward` does not name."""
     parameters = list(inspect.signature(exercise.reference.forward).parameters.values())[1:]
     return chain((each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD), repeat("input"))
 
 
 def _is_right_and_changes_its_input(exercise: Any, trial: Trial, outcome: Outcome) -> bool:
-    """Then two equal results would be shown, and nothing of what is wrong."""
+    """Return whether the result is right and only an input was changed. Two equal results would then explain
+    nothing."""
     return bool(outcome.changed) and same(outcome.value, trial.expected, exercise.rtol, exercise.atol)
 
 
 def _pair(exercise: Any, expected: Any, got: Any, mistakes: int) -> list[Entry]:
-    """Expected beside got, and where they differ."""
+    """Return the entries of the expected value, the answer's value, and their difference."""
     name, expected, got = _differing(exercise, expected, got)
     got_number = as_number(got) is not None and not isinstance(got, Tensor)
     if got_number and isinstance(expected, Tensor) and expected.ndim == 0:
-        expected = expected.item()  # two numbers, in one way
+        expected = expected.item()  # show both numbers in the same form
     digits = _digits(exercise, expected, got)
     as_known = f", the result of {'this mistake' if mistakes == 1 else 'these mistakes'}" if mistakes else ""
     both = [_entry(f"expected{name}", expected, digits, True), _entry(f"got{name}{as_known}", got, digits, True)]
@@ -85,7 +86,7 @@ def _pair(exercise: Any, expected: Any, got: Any, mistakes: int) -> list[Entry]:
 
 
 def _digits(exercise: Any, expected: Any, got: Any) -> int:
-    """So many that wherever `got` is wrong, it looks wrong: of a tensor that is too large to be printed, the usual."""
+    """Return enough digits to make every wrong number look wrong; the usual number for a tensor too large to print."""
     if isinstance(expected, dict) and isinstance(got, dict):
         shared = [key for key in expected if key in got]
         return max((_digits(exercise, expected[key], got[key]) for key in shared), default=DIGITS)
@@ -99,8 +100,8 @@ def _digits(exercise: Any, expected: Any, got: Any) -> int:
 
 
 def _differing(exercise: Any, expected: Any, got: Any) -> tuple[str, Any, Any]:
-    """Of a tuple the first part that differs, with its name; of a dictionary the parts that do; anything else as it
-    is."""
+    """Return the first differing part of a tuple with its name, the differing parts of a dictionary, or the values
+    themselves."""
     if isinstance(expected, dict) and isinstance(got, dict) and expected.keys() == got.keys():
         differ = [key for key in expected if compare(expected[key], got[key], exercise.rtol, exercise.atol)]
         if differ:
@@ -113,7 +114,7 @@ def _differing(exercise: Any, expected: Any, got: Any) -> tuple[str, Any, Any]:
 
 
 def pictures(exercise: Any, trial: Trial, outcome: Outcome) -> tuple[str, str]:
-    """Return target beside answer, as HTML and as text, if both are matrices."""
+    """Return target and answer as HTML and as text, if both are matrices."""
     if outcome.failure:
         return "", ""
     _, expected, got = _differing(exercise, trial.expected, outcome.value)

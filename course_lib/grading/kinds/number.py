@@ -1,4 +1,4 @@
-"""One figure, or several by name."""
+"""Exercises whose answer is one number, or several by name."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from course_lib.grading.judge.show import apart, number
 from course_lib.grading.kinds.base import Valued, by_name, kind_of_value
 from course_lib.grading.result import Result
 
-NEAR = 0.01  # of the expected figure
-MOST_IN_FULL = 10**15  # of a whole number
+NEAR = 0.01  # relative to the expected number
+MOST_IN_FULL = 10**15  # the limit for a whole number shown in full
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Number(Valued):
-    """A number, or {name: number}, exact unless `rtol` leaves room; misconceptions are wrong numbers."""
+    """A number, or {name: number}, exact unless `rtol` allows a difference. The misconceptions are wrong numbers."""
 
     kind = "number"
     rtol: float | None = None
 
     def judge_value(self, answer: Any) -> Result:
-        """Return the verdict: right, a known wrong figure, or how far off."""
+        """Return the verdict: right, a known wrong number, or the size of the error."""
         if not isinstance(self.reference, Mapping):
             problem = self._problem("", self.reference, answer)
             return self.unless({"": problem}, lambda wrong, rtol: _is_number(answer, wrong, rtol))
@@ -59,8 +59,8 @@ class Number(Valued):
 
 
 def _rounded(value: float, expected: float) -> str:
-    """A figure with as many digits as it takes to see that it is not the one expected; a whole one that can be read in
-    full."""
+    """Return a number with enough digits to see that it is not the expected one; a whole number in full, if it is
+    short."""
     if abs(value) < MOST_IN_FULL and value == int(value):
         return number(int(value))
     return apart(float(value), float(expected))[0]

@@ -1,4 +1,4 @@
-"""An open question: the learner writes, then compares."""
+"""An open question: the learner writes an answer, then compares it with a model answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from course_lib.grading.result import Result
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reflection(Exercise):
-    """A question without points: the model answer and the rubric are shown once the learner has written."""
+    """A question without points. After writing, the learner sees the model answer and the rubric."""
 
     kind = "reflect"
     model_answer: str = ""
@@ -23,11 +23,11 @@ class Reflection(Exercise):
         self.require(self.model_answer and self.rubric, "a reflect exercise needs model_answer and rubric")
 
     def require_points(self) -> None:
-        """Raise if there are any."""
+        """Raise an error if there are any points."""
         self.require(self.points == 0, "a reflect exercise has no points")
 
     def judge_value(self, answer: Any) -> Result:
-        """Return the model answer with its rubric, once there are words enough to compare with it."""
+        """Return the model answer with its rubric, once the learner has written enough words."""
         if not isinstance(answer, str):
             return self.verdict("unanswered", [f"Write your thoughts as text; this is {kind_of_value(answer)}."])
         words = len(answer.split())

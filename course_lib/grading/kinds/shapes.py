@@ -1,4 +1,4 @@
-"""The shape of a tensor, or of several."""
+"""Exercises whose answer is the shape of a tensor, or several shapes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ LONGEST = 60  # characters of a shape
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Shapes(Valued):
-    """A shape, a list of shapes or {name: shape}; misconceptions likewise."""
+    """A shape, a list of shapes or {name: shape}. The misconceptions have the same form."""
 
     kind = "shapes"
 
     def judge_value(self, answer: Any) -> Result:
-        """Return the verdict: right, a known wrong shape, or which axes are off."""
+        """Return the verdict: right, a known wrong shape, or the wrong axes."""
         reference = self.reference
         if _is_shape(reference):
             problem = _problem("Your shape", reference, answer)

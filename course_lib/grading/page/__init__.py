@@ -1,1 +1,1 @@
-"""From a page to an exercise: its format, its reader, the catalogue of all, and the notebooks made from them."""
+"""From a page to an exercise: its format, its reader, the catalogue of all pages, and the notebooks made from them."""

@@ -1,7 +1,7 @@
 """Every exercise of the course, found by folder: `chapters/<slug>/exercises/<name>.md` is the exercise `<slug>.<name>`.
 
-A teacher's own pages stand in another folder, `DIR/<slug>/<name>.md`: `add_catalogue(DIR)`, or the environment variable
-COURSE_CATALOGUE. To write a page: `format.py`.
+A teacher's own pages are in another folder, `DIR/<slug>/<name>.md`. Add it with `add_catalogue(DIR)` or the environment
+variable COURSE_CATALOGUE. How to write a page: `format.py`.
 """
 
 import difflib
@@ -27,23 +27,23 @@ VARIABLE = "COURSE_CATALOGUE"
 
 
 class Folder:
-    """A folder of pages: `<slug>/<inner>/<name>.md`, with their modules beside them."""
+    """A folder of pages: `<slug>/<inner>/<name>.md`, with their modules in the same place."""
 
     def __init__(self, root: Path, inner: str = ""):
         self.root, self.inner = root, inner
         self.package = PACKAGE if inner else f"course_catalogue_{abs(hash(root.resolve())):x}"
 
     def names(self) -> list[str]:
-        """Return what is there: "heads/merge.md", "heads/merge.py"."""
+        """Return the names of all files: "heads/merge.md", "heads/merge.py"."""
         found = [*self.root.glob(f"*/{self.inner}/*.md"), *self.root.glob(f"*/{self.inner}/*.py")]
         return sorted(f"{path.relative_to(self.root).parts[0]}/{path.name}" for path in found)
 
     def has(self, name: str) -> bool:
-        """Is there a file of this name?"""
+        """Return whether there is a file of this name."""
         return self.path(name).exists()
 
     def path(self, name: str) -> Path:
-        """Return the file of a name."""
+        """Return the path of a file."""
         slug, _, file = name.partition("/")
         return self.root / slug / self.inner / file
 
@@ -52,13 +52,13 @@ class Folder:
         return self.path(name).read_text(encoding="utf-8")
 
     def module(self, slug: str, name: str) -> ModuleType:
-        """Import the module beside a page."""
+        """Import the module of a page."""
         if self.inner:
             return importlib.import_module(f"{PACKAGE}.{slug}.exercises.{name}")
         fullname = f"{self.package}.{slug}.{name}"
         if fullname not in sys.modules:
             spec = importlib.util.spec_from_file_location(fullname, self.path(f"{slug}/{name}.py"))
-            assert spec is not None  # nor is its loader: the path ends in .py
+            assert spec is not None  # neither is its loader, because the path ends in .py
             assert spec.loader is not None
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
@@ -67,21 +67,21 @@ class Folder:
 
 
 class Package:
-    """The pages of a learner's package, sealed in one file: the same questions as to a folder."""
+    """The pages of a learner's package, sealed in one file, with the same methods as a folder."""
 
     def __init__(self, path: Path):
         self.sealed = Sealed(path, PACKAGE)
 
     def names(self) -> list[str]:
-        """Return what is there: "heads/merge.md", "heads/merge.py"."""
+        """Return the names of all files: "heads/merge.md", "heads/merge.py"."""
         return sorted(self.sealed.files)
 
     def has(self, name: str) -> bool:
-        """Is there a file of this name?"""
+        """Return whether there is a file of this name."""
         return name in self.sealed.files
 
     def path(self, name: str) -> Path:
-        """Return a path that says where the text stood."""
+        """Return a path that says where the text was."""
         return self.sealed.path / name
 
     def text(self, name: str) -> str:
@@ -89,13 +89,13 @@ class Package:
         return self.sealed.files[name]
 
     def module(self, slug: str, name: str) -> ModuleType:
-        """Import the module beside a page."""
+        """Import the module of a page."""
         return importlib.import_module(f"{PACKAGE}.{slug}.exercises.{name}")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What the front matter of a page says: enough for lists and tables, without reading the page."""
+    """The front matter of a page: enough for lists and tables, without reading the page."""
 
     id: str
     chapter: int
@@ -109,7 +109,7 @@ class Entry:
 
 
 class Exercises(MutableMapping[str, Exercise]):
-    """Exercises by id, in the order of the course. A page is read when its exercise is first asked for."""
+    """Exercises by id, in the order of the course. A page is read when its exercise is first used."""
 
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
@@ -119,7 +119,8 @@ class Exercises(MutableMapping[str, Exercise]):
     def add(self, home: Folder | Package) -> None:
         """Add all pages of a folder.
 
-        Errors: PageError for a page whose front matter is wrong, whose folder is no chapter, or whose id is taken.
+        Errors: PageError for a page with wrong front matter, in a folder that is not a chapter's, or with an id that
+            already exists.
         """
         for file in home.names():
             slug, _, name = file.removesuffix(".md").partition("/")
@@ -142,13 +143,13 @@ class Exercises(MutableMapping[str, Exercise]):
         self.entries = {entry.id: entry for entry in ordered}
 
     def source(self, exercise_id: str, ending: str = ".md") -> str | None:
-        """Return the text of a page, or with ".py" that of its module; None where there is none."""
+        """Return the text of a page, or with ".py" the text of its module; None if there is no such file."""
         file = exercise_id.replace(".", "/") + ending
         home = self._homes[exercise_id]
         return home.text(file) if home.has(file) else None
 
     def path(self, exercise_id: str) -> Path:
-        """Return where a page stands."""
+        """Return the path of a page."""
         return self._homes[exercise_id].path(exercise_id.replace(".", "/") + ".md")
 
     def __getitem__(self, exercise_id: str) -> Exercise:
@@ -176,7 +177,7 @@ class Exercises(MutableMapping[str, Exercise]):
 
     def __delitem__(self, exercise_id: str) -> None:
         del self.entries[exercise_id]
-        self._read.pop(exercise_id, None)  # where its page stands stays known, for whoever puts it back
+        self._read.pop(exercise_id, None)  # the location of its page is kept, so that it can be added again
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.entries)
@@ -207,10 +208,10 @@ EXERCISES = _collect()
 
 
 def add_catalogue(folder: str | Path) -> None:
-    """Add a teacher's own pages, `folder/<slug>/<name>.md` with their modules beside them.
+    """Add a teacher's own pages, `folder/<slug>/<name>.md`, with their modules in the same place.
 
-    Errors: ValueError if there is no such folder; PageError, a ValueError with file, line and remedy, for a page that
-        is not as it should be or whose id exists already.
+    Errors: ValueError if there is no such folder. PageError, a ValueError with file, line and remedy, for an invalid
+        page or an id that already exists.
     """
     _require_folder(Path(folder))
     EXERCISES.add(Folder(Path(folder)))
@@ -220,7 +221,7 @@ def get(exercise_id: str) -> Exercise:
     """Return the exercise with this id. Errors: KeyError for an unknown id, with the nearest ids."""
     if isinstance(exercise_id, str) and exercise_id in EXERCISES:
         return EXERCISES[exercise_id]
-    said = type(exercise_id).__name__  # what a learner may give here tells nothing of itself: it may be anything
+    said = type(exercise_id).__name__  # a learner may pass any object here, and its repr is not safe to call
     if type(exercise_id) in (str, int, type(None)):
         said = repr(printable(exercise_id, 40) if isinstance(exercise_id, str) else exercise_id)
     close = (difflib.get_close_matches(said.strip("'").lower(), EXERCISES, n=3, cutoff=cutoff) for cutoff in (0.8, 0.5))

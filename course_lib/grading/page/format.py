@@ -1,7 +1,7 @@
-r'''Exercises as pages: how to write one, and what reads it. This text is for the author of an exercise.
+r'''Exercises as pages: how to write a page, and the code that reads it. This text is for authors of exercises.
 
-`chapters/heads/exercises/merge.md` is the exercise `heads.merge`: all that is prose, from the statement to what is said
-of each mistake. `merge.py` beside it, for code and experiments, is what is not: the reference and the cases.
+`chapters/heads/exercises/merge.md` is the exercise `heads.merge`. The page has all the prose, from the statement to the
+sentence about each mistake. Code and experiments also have `merge.py` next to it, with the reference and the cases.
 
     ---
     place: 2                        # its order within the chapter
@@ -32,28 +32,29 @@ of each mistake. `merge.py` beside it, for code and experiments, is what is not:
     also `x.sum(1)`
     You take the mean of the heads. They are laid side by side. …
 
-A mistake is a heading, its forms, and the sentence that a good teacher would say. The heading is its name; (hint 2)
-after it says that this hint helps with it, and is given first to whoever makes it. Name a hint that goes on from the
-sentence and asks nothing that the answer has right already; without one, hints come in turn. A form is the shortest of
+A mistake is a heading, its forms, and the sentence that a good teacher would say. The heading is its name. "(hint 2)"
+after the name means that this hint helps, and learners who make the mistake see it first. Choose a hint that continues
+from the sentence and does not ask for anything that is right already. Without one, hints come in order. A form is the
+shortest of
 
-    a change of the reference   `old` → `new`, or → nothing; several in one line, with commas between, happen in turn.
-                                `old` occurs once in the reference and the helpers that it uses (comments and
-                                docstrings do not count), or everywhere is written after the change.
-    an expression               in the names of the signature; of a class exercise, one that is a class. It may use what
-                                the module holds and the generic slips of `slips.py`: `in_float32(merge_heads)(x)`
-    a ```diff block             a change of whole lines: - out, + in, and a space before lines that stay
-    a ```python block           that ends with the definition of a function or class
+    a change of the reference   `old` → `new`, or → nothing; several in one line, with commas, are applied in order.
+                                `old` must occur once in the reference and its helpers (comments and docstrings do not
+                                count), unless you write "everywhere" after the change.
+    an expression               in the names of the signature; for a class exercise, its value is a class. It may use
+                                names of the module and the slips of `slips.py`: `in_float32(merge_heads)(x)`
+    a ```diff block             a change of whole lines: - removes, + adds, a space keeps a line
+    a ```python block           which ends with the definition of a function or class
 
-"also" before a form adds another answer in which the same mistake shows. What a mistake does is held against what the
-learner's answer does, on every case: so the cases must tell the mistakes apart. The tests prove that they do.
+"also" before a form adds another answer with the same mistake. The results of a mistake are compared with the learner's
+results in every case, so the cases must distinguish the mistakes. The tests check that they do.
 
-Who makes one mistake often makes a small one beside it: no care for an empty row, −1e9 for −inf. ## Second slips, below
-the mistakes, lists such changes, one in a line. Each is tried on top of every mistake that is a change or a diff, where
-its words are still found, and the mistake keeps its name.
+Learners who make one mistake often make a small second one: they ignore empty rows, or use −1e9 for −inf. The part
+## Second slips, below the mistakes, lists such changes, one per line. Each is applied to every mistake that is a change
+or a diff, if its words still occur there. The mistake keeps its name.
 
-The module beside a page stands on its own, with absolute imports. It holds the reference under the signature's name:
-learners see its signature and docstring, and the rest is cut out (where that is not all of it, ### BEGIN SOLUTION and
-### END SOLUTION mark what is). And it holds the stages, in their order:
+The module of a page uses only absolute imports. It defines the reference under the signature's name. Learners see its
+signature and docstring, and the rest is removed. To remove only a part, put it between ### BEGIN SOLUTION and
+### END SOLUTION. The module also defines the stages, in their order:
 
     from course_lib.grading.exercise import Case, generator, stage
 
@@ -67,36 +68,44 @@ learners see its signature and docstring, and the rest is cut out (where that is
         "Drawn numbers, odd sizes."                                 # shown to the learner when this stage fails
         return [Case(torch.randn(3, 5, 2, 4, generator=generator(seed)))]    # the positional arguments of one call
 
-Cases go from small to large, stages from the basic thing to the edge cases: stages that pass earn their share of the
-points up to the first that fails, or rather up to the last one before it whose cases depend on the seed: the others
-could be typed in. Experiments, and code that is judged by what a probe saw, earn all or nothing. Where no mistake is
-recognized, the first failing case is shown.
+Cases go from small to large, and stages from the basic case to the edge cases. Stages that pass before the first
+failing one earn their share of the points. The last stage with points must have cases that depend on the seed, because
+answers to fixed cases could be typed in. Experiments, and code judged by the record of a probe, earn all or nothing.
+If no mistake is recognized, the learner sees the first failing case.
 
-A class is called as Case(*args, init=(…)): it is built with `init`, given the reference's weights, called
-with `args`. What is no plain data, a model or an optimizer, comes as `Given(make, *data)`, `make` from the chapter's
-`fixtures.py` or `grading/fixtures.py`.
+A class is called as Case(*args, init=(…)): it is built with `init`, receives the reference's weights, and is called
+with `args`. An object that is not plain data, such as a model or an optimizer, is `Given(make, *data)`, with `make`
+from the chapter's `fixtures.py` or `grading/fixtures.py`.
 
-Where comparing values is not the right question, the front matter may have `rtol`, `atol`, `time_limit` (seconds),
-`forbidden` (parts of operations' names: softmax covers torch.softmax and F.log_softmax), `library` (the course's
-own functions and classes that are the answer: [attention.softmax]. An answer that calls one is nobody's), `may_change`
-(inputs that an answer may alter) and `returns` (names of a tuple's parts). The module may have `judge(case, expected,
-got)`, which returns None or a sentence; `probe(answer, *args)`, taken from a `fixtures.py`, which does the calling:
-what it returns is judged; and `summary(case, brought)`, which computes what is judged from what a probe brought. Where
-a class is graded it runs out of the answer's reach: a verdict belongs there, and only its raw material into the probe.
+If comparing values is not enough, the front matter may have
+
+    rtol, atol, time_limit      the tolerance, and seconds
+    forbidden                   parts of operations' names: softmax covers torch.softmax and F.log_softmax
+    library                     the course's functions and classes that are the answer, such as [attention.softmax]; an
+                                answer that calls one does not count
+    may_change                  inputs that an answer may change
+    returns                     names of a tuple's parts
+
+and the module may have
+
+    judge(case, expected, got)  returns None or a sentence
+    probe(answer, *args)        from a `fixtures.py`: it calls the answer, and its result is judged
+    summary(case, brought)      computes the value to judge from the probe's result. When a class is graded, the answer
+                                cannot reach it. Put verdicts there, and only the raw material into the probe.
 
 The other kinds:
 
     number, shapes      ## Answer: a python block that assigns the answer's name, `heads_parameters = …`. `reference:`
-                        in the head holds the figure itself where the block is rough or slow. A mistake's form is
-                        an expression for the wrong value, or a dictionary of the wrong parts; within `0.02` after it
-                        leaves so much room.
-    choice              ## Options: - [x] `key`: text, then on lines of its own or in a paragraph of its own what is
-                        said to whoever picks it; - [ ] for a wrong one
+                        in the head is the number itself if the block is rough or slow. A mistake's form is an
+                        expression for the wrong value, or a dictionary of the wrong parts; within `0.02` after it
+                        sets its tolerance.
+    choice              ## Options: - [x] `key`: text, then on separate lines or in a separate paragraph the reply to
+                        learners who pick it; - [ ] for a wrong option
     reflect             no points; ## Model answer, ## Rubric; ## Answer for the solutions; `min_words` in the head
 
-## Afterwards holds what follows the check in the notebook, prose and python; ## For teachers stands in the solutions
-alone. `_chapter.md` in the same folder opens the chapter's notebook: `notebooks.py`. A page that is not as described
-here is refused with file, line and remedy.
+## Afterwards is the prose and python after the check in the notebook. ## For teachers appears only in the solutions.
+`_chapter.md` in the same folder opens the chapter's notebook: see `notebooks.py`. Any error in a page is reported with
+file, line and remedy.
 '''
 
 import difflib
@@ -109,7 +118,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 HEAD = {"place", "title", "kind", "points", "difficulty", "minutes"}
-MAY = {  # beside what every page has
+MAY = {  # in addition to the names that every page has
     "code": {"signature", "forbidden", "library", "rtol", "atol", "time_limit", "may_change", "returns"},
     "number": {"rtol", "reference"},
     "shapes": {"reference"},
@@ -130,7 +139,7 @@ FEWEST_MISTAKES = {"code": 4, "experiment": 4, "number": 2, "shapes": 2}
 
 
 class PageError(ValueError):
-    """A page that is not as it should be; the message gives file, line and remedy."""
+    """The error for an invalid page; the message has file, line and remedy."""
 
     def __init__(self, path: str, line: int, problem: str):
         super().__init__(path, line, problem)
@@ -148,8 +157,12 @@ def one_line(text: str) -> str:
 class Block:
     """A block of Markdown: a paragraph, a fence, a list or anything else at the top level of a part.
 
-    Fields: line in the file, from 1 · text as it stands there · token that opened it · inline, a paragraph's content ·
-    items of a list, each a list of paragraphs.
+    Fields:
+        line: its line in the file, from 1.
+        text: as in the file.
+        token: the token that opened it.
+        inline: a paragraph's content.
+        items: of a list, each a list of paragraphs.
     """
 
     line: int
@@ -160,18 +173,19 @@ class Block:
 
     @property
     def fence(self) -> str | None:
-        """The language of a fenced block, None for any other."""
+        """Return the language of a fenced block, None for any other."""
         return self.token.info.strip() if self.token.type == "fence" else None
 
     @property
     def prose(self) -> str:
-        """The text of a paragraph in one line."""
+        """Return the text of a paragraph in one line."""
         return one_line(self.text)
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with the blocks below it, up to the next heading of its level; of level 2, with its own sections."""
+    """A heading with the blocks below it, up to the next heading of its level; a level-2 section has its own
+    sections."""
 
     title: str
     line: int
@@ -181,7 +195,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A page as it is read: its head, the statement, and its parts by title."""
+    """A page after reading: its head, the statement, and its parts by title."""
 
     path: str
     head: Mapping[str, Any]
@@ -193,15 +207,15 @@ class Page:
         return PageError(self.path, line, problem)
 
     def blocks(self, title: str) -> tuple[Block, ...]:
-        """Return the blocks of a part; none where it is missing."""
+        """Return the blocks of a part, or none if it is missing."""
         return self.parts[title].blocks if title in self.parts else ()
 
     def prose(self, title: str) -> str:
-        """Return the text of a part, its paragraphs apart."""
+        """Return the text of a part, with a blank line between paragraphs."""
         return "\n\n".join(block.prose for block in self.blocks(title))
 
     def items(self, title: str) -> list[str]:
-        """Return the items of the list that a part holds."""
+        """Return the items of the list in a part."""
         return [one_line("\n".join(item)) for block in self.blocks(title) for item in block.items]
 
 
@@ -209,9 +223,9 @@ class Page:
 
 
 def read_head(text: str, path: str) -> tuple[dict[str, Any], int]:
-    """Return a page's front matter, and the number of lines that it takes.
+    """Return a page's front matter, and the number of its lines.
 
-    Errors: PageError where there is none, or where it is no YAML.
+    Errors: PageError if it is missing or is not YAML.
     """
     lines = text.split("\n")
     ends = [number for number, line in enumerate(lines) if line.rstrip() == "---"][:2]
@@ -228,7 +242,7 @@ def read_head(text: str, path: str) -> tuple[dict[str, Any], int]:
 
 
 def require_known_head(head: Mapping[str, Any], text: str, path: str) -> None:
-    """Raise a PageError for a name in the front matter that an exercise of its kind does not have, or lacks."""
+    """Raise a PageError for an unknown or missing name in the front matter of this kind of page."""
 
     def at(name: str) -> int:
         return next((n for n, line in enumerate(text.split("\n"), 1) if line.startswith(f"{name}:")), 1)
@@ -266,11 +280,11 @@ def listed(names: Iterable) -> str:
 # --- the body ---------------------------------------------------------------------------------------------------------
 
 MARKDOWN = MarkdownIt("commonmark").enable("table")
-Opened = tuple[str, int, list[Block], list[Any]]  # a heading while it is read: title, line, blocks, sections likewise
+Opened = tuple[str, int, list[Block], list[Any]]  # a heading being read: title, line, blocks, sections
 
 
 def read_page(text: str, path: str) -> Page:
-    """Return a page as it is written; what it means is not looked at."""
+    """Return a page's structure without interpreting it."""
     head, taken = read_head(text, path)
     lines = text.split("\n")
     tokens = MARKDOWN.parse("\n".join(["" if n < taken else line for n, line in enumerate(lines)]))
@@ -306,8 +320,8 @@ def read_page(text: str, path: str) -> Page:
 
 
 def _rows(token: Token) -> list[int]:
-    """The first line of a block, from 0, and the one behind its last."""
-    assert token.map is not None  # of tokens that open a block, it never is
+    """Return the first line of a block, from 0, and the line after its last."""
+    assert token.map is not None  # tokens that open a block always have one
     return token.map
 
 

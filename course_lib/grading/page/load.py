@@ -1,4 +1,4 @@
-"""From a page and the module beside it to the exercise that they declare, or to what is wrong with them, and where."""
+"""Turn a page and its module into the exercise that they declare, or report what is wrong and where."""
 
 import contextlib
 import math
@@ -52,8 +52,9 @@ def exercise_of(
     """Return the exercise that a page declares.
 
     Args:
-        text: of the page; path: how errors name it.
-        source: of the module beside it, None where there is none; load: imports it.
+        text, path: of the page; error messages quote the path.
+        source: of its module, or None if there is none.
+        load: imports the module.
     Errors: PageError, with file, line and remedy.
     """
     page = read_page(text, path)
@@ -170,7 +171,7 @@ def _valued(page: Page, name: str) -> dict[str, Any]:
 
 
 def answer_block(page: Page) -> Block:
-    """Return the python block of ## Answer. Errors: PageError where it is missing."""
+    """Return the python block of ## Answer. Errors: PageError if it is missing."""
     fences = [block for block in page.blocks("Answer") if block.fence == "python"]
     if len(fences) != 1:
         line = page.parts["Answer"].line if "Answer" in page.parts else 1
@@ -193,7 +194,7 @@ def _mistakes(page: Page, reference: Reference | None, names: Mapping[str, Any] 
 
 
 def _hint_of(page: Page, section: Section) -> tuple[Section, int]:
-    """A mistake's section with its name alone for a title, and the number of the hint that helps with it, or 0."""
+    """Return a mistake's section with only its name as a title, and the number of the hint for it, or 0."""
     found = re.fullmatch(r"(.+) \(hint (\d+)\)", section.title)
     if not found:
         return section, 0
@@ -204,7 +205,7 @@ def _hint_of(page: Page, section: Section) -> tuple[Section, int]:
 
 
 def _second_slips(page: Page, reference: Reference | None) -> list[Change]:
-    """The changes that a page tries on top of each of its mistakes."""
+    """Return the changes that a page applies to each of its mistakes."""
     slips: list[Change] = []
     if reference is None:
         return slips
@@ -221,7 +222,7 @@ def _second_slips(page: Page, reference: Reference | None) -> list[Change]:
 
 
 def _with_second_slips(forms: list, slips: list[Change], reference: Reference | None) -> list:
-    """The forms, and each that is a change of the reference once more with every slip for which it leaves a place."""
+    """Return the forms and, for each change of the reference, that form with every slip that still fits."""
     found = list(forms)
     if reference is None:
         return found
@@ -261,7 +262,7 @@ def _mistake(
 
 
 def _forms(block: Block, names: Mapping[str, Any] | None) -> tuple[list, float | None, str]:
-    """The forms with which a block begins, the room that they leave, and the prose that follows them."""
+    """Return the forms at the beginning of a block, their tolerance, and the prose after them."""
     if block.fence in ("python", "diff"):
         if names is not None:
             return [Value(block.text, names)], None, ""
@@ -298,7 +299,7 @@ WORDS = re.compile(r"→|,|nothing|everywhere|within")
 
 
 def _lines(paragraph: Token) -> list[list[tuple[str, str]] | None]:
-    """For each line of a paragraph the code spans and words of its form, without "also"; None for prose."""
+    """Return for each line of a paragraph the code spans and words of its form, without "also"; None for prose."""
     lines: list[list[tuple[str, str]] | None] = [[]]
     for child in paragraph.children or ():
         if child.type == "softbreak":
@@ -342,7 +343,7 @@ def _options(page: Page) -> list[Option]:
     options: list[Option] = []
     for block in page.blocks("Options"):
         for first, *rest in block.items:
-            if not rest:  # the text in its first line, the reason in the others
+            if not rest:  # the first line is the text, the others are the reason
                 first, _, reason = first.partition("\n")
                 rest = [reason]
             found = OPTION.fullmatch(first)

@@ -1,4 +1,4 @@
-"""What marks an answer in a solutions notebook, and the cells that stand there alone."""
+"""The marks around an answer in a solutions notebook, and the tag of cells that only this notebook has."""
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
-SOLUTION_TAG = "solution"  # a cell with this tag stands in solutions/ alone
+SOLUTION_TAG = "solution"  # a cell with this tag exists only in solutions/

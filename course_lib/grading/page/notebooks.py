@@ -1,19 +1,19 @@
-"""The notebooks of a chapter's exercises, made from their pages: the solutions, and from these the learner's own.
+"""The notebooks of a chapter's exercises, made from their pages: first the solutions, then the learner's notebook.
 
-`_chapter.md` in a chapter's folder of exercises says what stands around them:
+`_chapter.md` in a chapter's folder of exercises has the text around them:
 
     ---
-    explore: merge                  # whose hint and explore the opening shows
+    explore: merge                  # the exercise whose hint and explore the opening shows
     ---
-    What else the opening says, if anything.
+    More text for the opening, if any.
 
     ## Beginning
     A python block: the imports.
 
     ## For teachers
-    What stands in the solutions alone.
+    Text that only the solutions have.
 
-A cell of prose holds at most 120 words; a longer text goes on in the next one.
+A cell of prose has at most 120 words; a longer text continues in the next cell.
 """
 
 import ast
@@ -46,7 +46,7 @@ NUMBERS = ["No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight",
 def solutions(slug: str) -> NotebookNode:
     """Return the solutions notebook of a chapter, without outputs.
 
-    Errors: PageError where a page lacks what the notebook needs.
+    Errors: PageError if a page lacks something that the notebook needs.
     """
     chapter, folder = BY_SLUG[slug], _folder(slug)
     opening = _page(folder / "_chapter.md")
@@ -79,7 +79,7 @@ def solutions(slug: str) -> NotebookNode:
 
 
 def with_outputs(made: NotebookNode, before: NotebookNode) -> NotebookNode:
-    """Return a notebook with the outputs that its cells had before, where their source is still the same."""
+    """Return a notebook with its cells' earlier outputs, if their source has not changed."""
     ran = {cell.source: cell for cell in before.cells if cell.cell_type == "code"}
     for cell in made.cells:
         if cell.cell_type == "code" and cell.source in ran:
@@ -98,7 +98,7 @@ def metadata() -> NotebookNode:
 
 
 class _Cells:
-    """Cells with ids that stay: the name of what they belong to, and a number from the second on."""
+    """Cells with stable ids: the name of the part they belong to, with a number from the second cell on."""
 
     def __init__(self) -> None:
         self.made: list[NotebookNode] = []
@@ -108,11 +108,11 @@ class _Cells:
         return next(each for each in (name, *(f"{name}-{n}" for n in range(2, 99))) if each not in taken)
 
     def code(self, name: str, source: str, tag: str | None = None) -> None:
-        source = source.replace("  # fmt: skip", "")  # which is for the page's formatter
+        source = source.replace("  # fmt: skip", "")  # this mark is for the formatter
         self._add(new_code_cell(source, id=self._id(name)), tag)
 
     def prose(self, name: str, texts: Sequence[str], tag: str | None = None) -> None:
-        """Fill cells with texts, each whole, up to so many words."""
+        """Fill cells with texts, up to a number of words, without splitting a text."""
         filled: list[str] = []
         for text in texts:
             if filled and len(" ".join([*filled, text]).split()) > MOST_WORDS:
@@ -123,7 +123,7 @@ class _Cells:
             self._add(new_markdown_cell(_joined(filled), id=self._id(name)), tag)
 
     def mixed(self, name: str, blocks: Iterable[Block], before: Sequence[str] = (), tag: str | None = None) -> None:
-        """Prose, and a code cell for each python block."""
+        """Add prose, and a code cell for each python block."""
         texts = list(before)
         for block in blocks:
             if block.fence == "python":
@@ -141,7 +141,7 @@ class _Cells:
 
 
 def _texts(blocks: Iterable[Block]) -> list[str]:
-    """The texts of blocks; of a list each item, so that a long one can be told in two cells."""
+    """Return the texts of blocks, and each item of a list separately, so that two cells can share a long list."""
     texts: list[str] = []
     for block in blocks:
         if block.fence is not None:
@@ -158,7 +158,7 @@ def _texts(blocks: Iterable[Block]) -> list[str]:
 
 
 def _joined(texts: list[str]) -> str:
-    """Items of one list stand together, all else apart."""
+    """Return the texts in one, with items of one list on adjacent lines and blank lines between all others."""
     source = texts[0]
     for before, text in pairwise(texts):
         source += ("\n" if before.startswith("- ") and text.startswith("- ") else "\n\n") + text
@@ -218,7 +218,7 @@ def _offered(option: Option) -> str:
 
 
 def _answer(exercise: Exercise, page: Page) -> str:
-    """The cell with the answer between its marks."""
+    """Return the cell with the answer between its marks."""
     if exercise.kind == "choice":
         right = ", ".join(f'"{option.key}"' for option in exercise.options if option.right)
         return f"{BEGIN}\n{exercise.answer_name} = {{{right}}}\n{END}"
@@ -226,13 +226,13 @@ def _answer(exercise: Exercise, page: Page) -> str:
         text = answer_block(page).text.rstrip()
         return text if BEGIN in text else f"{BEGIN}\n{text}\n{END}"
     source = EXERCISES.source(exercise.id, ".py")
-    assert source is not None  # a page without an answer of its own has a module beside it
+    assert source is not None  # a page without its own answer has a module
     lines = source.splitlines()
     definitions = (each for each in ast.parse(source).body if isinstance(each, (ast.FunctionDef, ast.ClassDef)))
     node = next(each for each in definitions if each.name == exercise.answer_name)
     first = min([node.lineno, *(each.lineno for each in node.decorator_list)]) - 1
     last = _end(node)
-    while last < len(lines) and lines[last].strip() == END:  # a comment at the end is no part of the node
+    while last < len(lines) and lines[last].strip() == END:  # a comment at the end is not part of the node
         last += 1
     written = lines[first:last]
     if not any(line.strip() == BEGIN for line in written):
@@ -250,6 +250,6 @@ def _answer(exercise: Exercise, page: Page) -> str:
 
 
 def _end(node: ast.stmt) -> int:
-    """The last line of a statement."""
-    assert node.end_lineno is not None  # it never is, of what was parsed
+    """Return the last line of a statement."""
+    assert node.end_lineno is not None  # parsed nodes always have one
     return node.end_lineno

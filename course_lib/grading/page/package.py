@@ -1,8 +1,8 @@
 """The learner's package: the course without solutions and tests, with the exercises sealed.
 
-`python -m course_lib release FOLDER` is the door to this module. A package may hold the first chapters alone and get
-the others week by week: a page says of each that it is still to come, so that no link leads nowhere. What somebody
-wrote into a package stays, by the rule of `handout`.
+`python -m course_lib release FOLDER` uses this module. A package may contain only the first chapters and receive the
+others week by week. A placeholder page announces each missing chapter, so that no link is broken. Anything written into
+a package stays, by the rule of `handout`.
 """
 
 import copy
@@ -26,7 +26,7 @@ CHAPTERS = Path("course_lib/chapters")
 WHOLE = ["notebooks", "course_lib", "LICENSE"]
 UNWANTED = shutil.ignore_patterns(
     *("__pycache__", ".ipynb_checkpoints", ".virtual_documents", "*.pyc", "*.egg-info", "*.part"),
-    *("runs", "my_gpt.py"),  # what somebody trained and wrote beside the notebooks
+    *("runs", "my_gpt.py"),  # files that a user trained or wrote next to the notebooks
 )
 IGNORED = f"""\
 .venv/
@@ -42,7 +42,7 @@ my_gpt.py
 {EARLIER}/
 {RECORD}.lock
 """
-TRIED = re.compile(r"""\b(?:check|hint|explore)\(\\?["'](\w+)\.(\w+)""")  # in the text of a notebook's file
+TRIED = re.compile(r"""\b(?:check|hint|explore)\(\\?["'](\w+)\.(\w+)""")  # in the raw text of a notebook
 CHECK = re.compile(r"""(?:\A|\n+)(?P<call>check\(["'](?P<id>[\w.]+)["'], \w+\))\Z""")  # as a cell's last line
 
 
@@ -53,18 +53,20 @@ def release(
     dates: Mapping[int, str] | None = None,
     update: bool = False,
 ) -> list[Handed]:
-    """Write the learner's package of the repository `root` into `folder`; returns what was done with each of its files.
+    """Write the learner's package of the repository `root` into `folder`, and return what was done with each of its
+    files.
 
-    The exercises are made from the solutions: answers that somebody wrote into `root`'s own copies stay there.
+    The exercises are made from the solutions. Answers in `root`'s own exercise notebooks are not copied.
 
     Args:
-        chapters: their numbers, by default all; those that an earlier package in `folder` holds stay in it.
-        dates: when the others come, in words, as far as it is known.
-        update: also into a folder that holds something. Whatever the package did not bring there stays as it is.
+        chapters: their numbers, by default all. Chapters of an earlier package in `folder` stay in it.
+        dates: when the other chapters come, in words, as far as known.
+        update: whether `folder` may already contain files. Any file that did not come from the package stays unchanged.
 
-    Errors: ValueError if `root` is no repository of the course, if the folder lies in the repository or holds anything
-        although nothing is to be updated, for a chapter that there is not, or if README.md lacks a part that learners
-        need.
+    Errors: ValueError in these cases:
+        - `root` is not a repository of the course, or its README.md lacks a part that learners need.
+        - The folder is inside the repository, or is not empty without `update`.
+        - A chapter does not exist.
     """
     _require_ready(root, folder, update)
     chosen = {each.number for each in ALL} if chapters is None else {*chapters}
@@ -111,17 +113,19 @@ def _make(root: Path, folder: Path, chosen: list[Chapter], dates: Mapping[int, s
             readme(text, folder / "exercises") if name == "README.md" else text, encoding="utf-8"
         )
     (folder / ".gitignore").write_text(IGNORED, encoding="utf-8")
-    (folder / ".gitattributes").write_text("* -text\n", encoding="utf-8")  # on Windows, too, a file is what was given
+    (folder / ".gitattributes").write_text("* -text\n", encoding="utf-8")  # also on Windows, files keep their bytes
 
 
 def left_out(folder: str, names: list[str]) -> set[str]:
-    """Return what of a folder is not copied: also links, whose content is not the course's."""
+    """Return the files of a folder that are not copied, including links, whose content is not the course's."""
     return UNWANTED(folder, names) | {name for name in names if (Path(folder) / name).is_symlink()}
 
 
 def _needed(names: Collection[str], folder: Path, chosen: list[Chapter]) -> list[str]:
-    """Return which pages and modules of exercises a package with these chapters holds: theirs, and what their notebooks
-    let a learner try of another chapter's."""
+    """Return the pages and modules of exercises in a package with these chapters.
+
+    These are the chapters' own, and those that their notebooks use from other chapters.
+    """
     texts = [(folder / "notebooks" / each.notebook).read_text("utf-8") for each in chosen]
     tried = {(slug, name) for text in texts for slug, name in TRIED.findall(text)}
     slugs, helped = {each.slug for each in chosen}, {slug for slug, _ in tried}
@@ -135,7 +139,7 @@ def _needed(names: Collection[str], folder: Path, chosen: list[Chapter]) -> list
 
 
 def to_come(chapter: Chapter, when: str = "") -> nbformat.NotebookNode:
-    """Return the page that stands in for a chapter that is not released: links to it lead here."""
+    """Return the page in place of a chapter that is not released yet; links to the chapter lead here."""
     text = (
         f"# {chapter.number} · {chapter.title}\n\n"
         f"**This chapter is still to come{f': on {when}' if when else ''}.** It is about {chapter.promise}.\n\n"
@@ -148,12 +152,12 @@ def to_come(chapter: Chapter, when: str = "") -> nbformat.NotebookNode:
 
 
 def for_nbgrader(exercise: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """The exercise notebook with nbgrader's metadata on the cells that check an answer: they are its tests.
+    """Return the exercise notebook with nbgrader's metadata on the cells that check an answer, which are its tests.
 
-    Of the others none is marked: an answer may be copied, split and moved, and `nbgrader generate_assignment` takes the
-    notebook as it is. Where a cell holds an answer and its check, the check gets a cell of its own, because nbgrader
-    writes a test back as it was. The question of a reflection, which has no points, is a task: whoever grades by hand
-    finds it in the form grader, with the text below it, and can leave a comment or points of their own.
+    The other cells have no marks: an answer may be copied, split and moved, and `nbgrader generate_assignment` accepts
+    the notebook. If a cell contains an answer and its check, the check moves to a separate cell, because nbgrader
+    restores its tests. The question of a reflection, which has no points, becomes a task. A teacher then finds it in
+    the form grader, with the text below it, and can add a comment or points.
     Source: nbgrader's cell metadata, schema 3. Errors: KeyError for a check of an unknown exercise.
     """
     notebook = copy.deepcopy(exercise)
@@ -167,7 +171,7 @@ def for_nbgrader(exercise: nbformat.NotebookNode) -> nbformat.NotebookNode:
             cell.source = answer
             cell = nbformat.v4.new_code_cell(found["call"], id=f"{cell.id}-check")
             notebook.cells.append(cell)
-        name = found["id"].replace(".", "__")  # letters, digits, - and _ alone
+        name = found["id"].replace(".", "__")  # only letters, digits, - and _
         mark = {"schema_version": 3, "grade_id": name, "solution": False, "locked": True}
         if points := EXERCISES[found["id"]].points:
             cell.metadata["nbgrader"] = nbformat.from_dict(mark | {"grade": True, "task": False, "points": points})
@@ -193,7 +197,7 @@ def _require_ready(root: Path, folder: Path, update: bool) -> None:
 
 
 def _readme(text: str) -> str:
-    """The parts of README.md that concern learners, with the command that opens the course."""
+    """Return the parts of README.md that concern learners, with the command that opens the course."""
     opening = text.partition("\n## ")[0].strip()
     inside = re.sub(r"^\| teachers \|.*\n(?:\| \|.*\n)*", "", _section(text, "What is in it"), flags=re.MULTILINE)
     windows = re.findall(r"^py -m venv .* -m course_lib start$", text, flags=re.MULTILINE)
@@ -230,12 +234,13 @@ def _section(text: str, title: str) -> str:
 
 
 def requirements(text: str) -> str:
-    """The lines of requirements.txt without what only the tests need."""
+    """Return requirements.txt without the lines that only the tests need."""
     return re.sub(r"^# The tests\n(?:[^#\n].*\n)*", "", text, flags=re.MULTILINE)
 
 
 def _project(text: str) -> str:
-    """Without the tools of contributors; with the sealed exercises among the files of the package."""
+    """Return pyproject.toml without the tools of contributors, and with the sealed exercises among the package's
+    files."""
     parts = re.split(r"(?=^\[)", text, flags=re.MULTILINE)
     kept = "".join(part for part in parts if not re.match(r"\[+tool\.(ruff|pytest|mypy|importlinter)", part))
     kept = re.sub(r"^(?:# .*\n)?dev = \[\n(?:  .*\n)*\]\n", "", kept, flags=re.MULTILINE)

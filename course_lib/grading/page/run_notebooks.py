@@ -1,6 +1,6 @@
-"""Notebooks as files: run them and keep their outputs equal everywhere; solutions from pages, exercises from these.
+"""Notebooks as files: run them with reproducible outputs, make solutions from pages and exercises from solutions.
 
-`python -m course_lib refresh` is the door to this module.
+`python -m course_lib refresh` uses this module.
 """
 
 import base64
@@ -23,16 +23,15 @@ from course_lib.live.page import SERVICE, VIEW
 
 PICTURE = re.compile(r"(data:image/png;base64,)([A-Za-z0-9+/=]+)")
 GUESS = re.compile(r'(guess|reveal)\("([\w.]+)"\)')
-FOLDED = "folded"  # the tag of a cell whose output answers what the cell above it asks
+FOLDED = "folded"  # the tag of a cell whose output answers the question above it
 
 
 # --------------------------------------------------------------------------------------------- exercises from solutions
 def student_version(solution: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """The exercise notebook of a solution notebook: answers cut out, outputs gone, cells tagged "solution" left away.
+    """Return the exercise notebook of a solutions notebook, without answers, outputs, and cells tagged "solution".
 
-    Inside a function or method the answer becomes `raise NotImplementedError`; at the top level every name that it
-    assigned becomes `name = ...`. Errors: ValueError for a region that is opened and not closed, or closed and not
-    opened.
+    Inside a function or method, the answer becomes `raise NotImplementedError`. At the top level, every name that it
+    assigned becomes `name = ...`. Errors: ValueError for a region without its beginning or its end.
     """
     notebook = copy.deepcopy(solution)
     notebook.cells = [cell for cell in notebook.cells if SOLUTION_TAG not in cell.metadata.get("tags", [])]
@@ -74,12 +73,13 @@ def _placeholder(answer: list[str], indent: str) -> list[str]:
 
 
 def exercise_text(solution: Path) -> str:
-    """The file that learners get for a solution notebook, whatever stands in exercises/ by now."""
+    """Return the text of the learners' file for a solutions notebook, whatever exercises/ contains at present."""
     return nbformat.writes(student_version(nbformat.read(solution, as_version=4)), version=4) + "\n"
 
 
 def write_solution(path: Path) -> bool:
-    """Write a solutions notebook anew from its chapter's pages, with the outputs of cells that stay; did it change?
+    """Write a solutions notebook from its chapter's pages again, with the outputs of unchanged cells. Return whether it
+    changed.
 
     Errors: ValueError if the file's name is no chapter's.
     """
@@ -95,9 +95,8 @@ def write_solution(path: Path) -> bool:
 
 
 def write_exercises(folder: Path, exercises: Path) -> list[Path]:
-    """Write the solutions notebooks from the pages, the exercise notebooks from these, and the guide's catalogue.
-
-    Returns: what changed."""
+    """Write the solutions notebooks, the exercise notebooks made from them, and the guide's catalogue; return the
+    changed files."""
     changed = [path for path in sorted(folder.glob("*.ipynb")) if write_solution(path)]
     readme = folder / "README.md"
     if (text := guide(readme.read_text(encoding="utf-8"))) != readme.read_text(encoding="utf-8"):
@@ -116,7 +115,7 @@ GUIDE_BEGIN, GUIDE_END = "<!-- catalogue: written by `python -m course_lib refre
 
 
 def guide(text: str) -> str:
-    """The instructor's guide with its catalogue brought up to date: every exercise and its known mistakes."""
+    """Return the instructor's guide with an updated catalogue: every exercise and its known mistakes."""
     if GUIDE_BEGIN not in text or GUIDE_END not in text:
         raise ValueError(f"the guide needs the lines {GUIDE_BEGIN!r} and {GUIDE_END!r}: the catalogue goes between")
     before, rest = text.split(GUIDE_BEGIN)
@@ -134,10 +133,10 @@ def guide(text: str) -> str:
 
 # -------------------------------------------------------------------------------------------------------------- refresh
 def refresh(path: Path, timeout: int = 180) -> None:
-    """Run a notebook from top to bottom in a fresh kernel and keep what it printed, in the form that is compared later.
+    """Run a notebook from top to bottom in a fresh kernel and save its outputs, in the form that tests compare later.
 
-    Errors: RuntimeError naming the cell, if one raises or takes longer than `timeout` seconds; the file then stays as
-        it was.
+    Errors: RuntimeError naming the cell, if one raises an error or takes longer than `timeout` seconds. The file then
+        stays as it was.
     """
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError
@@ -149,15 +148,18 @@ def refresh(path: Path, timeout: int = 180) -> None:
         notebook, timeout=timeout, coalesce_streams=True, resources={"metadata": {"path": str(path.parent)}}
     )
     try:
-        client.execute(env=environment, stderr=subprocess.DEVNULL)  # the kernel's own remarks, not the cells'
+        client.execute(env=environment, stderr=subprocess.DEVNULL)  # the kernel's own messages, not the cells'
     except (CellExecutionError, CellTimeoutError) as error:
         raise RuntimeError(f"{path} was left as it was: {error}") from error
     _replace(path, nbformat.writes(_portable(notebook), version=4) + "\n")
 
 
 def _portable(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """Without what differs from machine to machine and run to run: times, widget state, versions; and without what
-    serves living widgets alone. Pictures are made small: the repository holds hundreds of them."""
+    """Return the notebook without differences between machines and runs: times, widget state, versions.
+
+    Code that serves only living widgets is removed. Pictures are made small, because the repository contains hundreds
+    of them.
+    """
     notebook.metadata = metadata()
     for cell in notebook.cells:
         tags = cell.metadata.get("tags")
@@ -168,14 +170,14 @@ def _portable(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
             if "text/html" in data:
                 data["text/html"] = data["text/html"].replace(SERVICE, "")
                 data["text/html"] = PICTURE.sub(lambda found: found[1] + _small(found[2]), data["text/html"])
-        if "outputs" in cell:  # a view that stood alone leaves an empty output behind
+        if "outputs" in cell:  # a view without other data leaves an empty output behind
             cell.outputs = [output for output in cell.outputs if output.get("data") != {}]
     _fold_outcomes(notebook.cells)
     return notebook
 
 
 def _small(code: str) -> str:
-    """A picture of at most 256 colours, in base64 as it came: a third of the bytes, and the eye sees no difference."""
+    """Return a picture with at most 256 colours, in base64: a third of the bytes without a visible difference."""
     from PIL import Image
 
     picture = Image.open(io.BytesIO(base64.b64decode(code))).convert("RGB")
@@ -185,8 +187,10 @@ def _small(code: str) -> str:
 
 
 def _fold_outcomes(cells: list[nbformat.NotebookNode]) -> None:
-    """Fold the outputs from a guess to its verdict, and of cells with the tag FOLDED: who scrolls should not read the
-    answer before the question. A cell that is run unfolds."""
+    """Fold the outputs between a guess and its verdict, and those of cells with the tag FOLDED.
+
+    Readers who scroll should not see the answer before the question. Running a cell unfolds it.
+    """
     waiting: set[str] = set()
     for cell in cells:
         asked = GUESS.fullmatch(cell.source) if cell.cell_type == "code" else None
@@ -194,7 +198,7 @@ def _fold_outcomes(cells: list[nbformat.NotebookNode]) -> None:
             waiting.add(asked[2])
         elif (waiting or FOLDED in cell.metadata.get("tags", [])) and cell.get("outputs"):
             cell.metadata["jupyter"] = {"outputs_hidden": True}
-            # JupyterLab shows the first line of the first output where it has folded them: let that one be empty.
+            # JupyterLab shows the first line of the first folded output, so insert an empty one.
             cell.outputs.insert(0, nbformat.v4.new_output("display_data"))
         if asked and asked[1] == "reveal":
             waiting.discard(asked[2])

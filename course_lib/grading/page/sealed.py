@@ -1,7 +1,7 @@
-"""The exercises in a learner's package: one compressed file from which pages are read and their modules imported.
+"""The exercises in a learner's package: one compressed file, from which pages are read and their modules imported.
 
-It keeps answers from being met by reading, searching or `inspect`. It is no lock: whoever wants to can open it, as can
-the engine.
+It prevents readers from seeing answers by accident, through reading, searching or `inspect`. It is not a lock: anyone
+can open it deliberately, as the engine does.
 """
 
 import importlib.abc
@@ -15,15 +15,17 @@ NAME = "sealed.bin"
 
 
 def seal(files: dict[str, str]) -> bytes:
-    """Return files, text by path "heads/merge.md", as the content of the sealed one."""
+    """Return the content of the sealed file. files: text by path, such as "heads/merge.md"."""
     return zlib.compress(json.dumps(files).encode(), 9)
 
 
 class Sealed(importlib.abc.Loader):
-    """The files of a sealed file. Its modules can be imported, and tell nobody their source.
+    """The contents of a sealed file. Its modules can be imported but do not reveal their source.
 
-    Args: path of the file; package, the name under which its folders are found, "course_lib.chapters": the module
-        "heads/merge.py" is then course_lib.chapters.heads.exercises.merge.
+    Args:
+        path: of the file.
+        package: the name under which its folders are found, "course_lib.chapters": the module "heads/merge.py" is then
+            course_lib.chapters.heads.exercises.merge.
     """
 
     def __init__(self, path: Path, package: str):
@@ -32,7 +34,7 @@ class Sealed(importlib.abc.Loader):
         sys.meta_path.append(self)
 
     def find_spec(self, fullname: str, path=None, target=None):
-        """Return where a module comes from, as Python's import asks: one of the sealed, or a folder of them."""
+        """Return where a module comes from, for Python's import: a sealed module, or a folder of them."""
         if not fullname.startswith(f"{self.package}."):
             return None
         slug, _, rest = fullname.removeprefix(f"{self.package}.").partition(".")

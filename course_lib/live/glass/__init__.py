@@ -1,6 +1,6 @@
-"""The glass model: a small decoder that runs in the page itself, every intermediate of it open to the eye.
+"""The glass model: a small decoder that runs in the page itself and shows every intermediate value.
 
-`engine.js` computes, without a kernel; `view.js` draws; `pack` hands a model of the library to them.
+`engine.js` computes without a kernel, `view.js` draws, and `pack` converts a model of the library for them.
 """
 
 import base64
@@ -34,22 +34,22 @@ from course_lib.tinytown import SubwordTokenizer, WordTokenizer
 from course_lib.trace import evaluating
 
 HERE = Path(__file__).parent
-MODULES = ("text.js", "engine.js", "flow.js", "view.js")  # each after those that it imports
-SENTENCES = (  # each leaves a word open that the model can know
+MODULES = ("text.js", "engine.js", "flow.js", "view.js")  # each comes after the modules it imports
+SENTENCES = (  # each stops before a word that the model can know
     "once there was a prince called adam . adam went to portugal . the capital of portugal is",
     "the black owl sat on the red rug because it was sad . yes , the black",
     "paul gave emma a yellow ring . now emma has the yellow",
     "the baker followed the painter . who followed the painter ? it was the",
     "clara said : stone sand moon . jack said it too : stone sand",
 )
-IN_ENGLISH = (  # for a model of pieces of words
+IN_ENGLISH = (  # for a model with subword tokens
     "When Mary and John went to the store, John gave a drink to",
     "The capital of France is",
     "One, two, three, four, five,",
     "The cat sat on the mat because it was tired. The cat",
     "To be, or not to be, that is the",
 )
-OF_A_MODEL = {  # sentences to begin with, for those whose world is another
+OF_A_MODEL = {  # the first sentences for models trained on other text
     "stories15m": (
         "Lily and Ben went to the park. Lily gave her ball to",
         "Once upon a time, there was a little girl named",
@@ -81,7 +81,7 @@ HEADINGS = {
         "new line.</p>"
     ),
 }
-SLIDERS = (  # name in engine.js, label, lowest, highest, step, where it begins; all but the first are off there
+SLIDERS = (  # name in engine.js, label, minimum, maximum, step, initial value; all but the first are off at that value
     ("temperature", "temperature", 0, 2, 0.05, 1),
     ("topK", "top-k", 1, 50, 1, 50),
     ("topP", "top-p", 0.05, 1, 0.05, 1),
@@ -95,14 +95,17 @@ Words = WordTokenizer | SubwordTokenizer
 def glass(
     model: DecoderOnly | None = None, tokenizer: Words | None = None, text: str = "", part: str | None = None
 ) -> None:
-    """Show a model in a notebook, so that it can be taken apart. It runs in the page: the kernel may do something else.
-    The notebook keeps a picture of the text that was left in it, and of the part that was open.
+    """Show a model in a notebook, so that it can be taken apart. It runs in the page, so the kernel is free for other
+    work. The notebook keeps a picture of the last text and of the part that was open.
 
-    Args: model, tokenizer: as in `html`. text: to begin with. part: that is open at the beginning: "embedding", "next",
-        or of a layer and a head, counted from 0, "1.head.2", "1.feed_forward", "1.lens".
+    Args:
+        model, tokenizer: as in `html`.
+        text: the first text.
+        part: the part that is open at first: "embedding", "next", or a part of a layer such as "1.head.2",
+            "1.feed_forward" or "1.lens", counted from 0.
 
-    Errors: as `html`; ValueError for a text or a part that the model does not have, and for a model of more than five
-        million weights, which a notebook's cell cannot be sent: `html` writes it as a page of its own.
+    Errors: as `html`; ValueError for a text or a part that the model does not have. ValueError also for a model of more
+        than five million weights, which is too large for a cell: `html` writes it as a separate page.
     """
     from course_lib.live.glass.widget import GlassModel
     from course_lib.live.page import publish
@@ -113,8 +116,8 @@ def glass(
             f"model has {count:,} weights, too many for a notebook's cell ({MOST_IN_HALVES:,}): write it as a page of "
             "its own with `python -m course_lib glass --model NAME`"
         )
-    about, packed = about_of(model, tokenizer, text, part), pack(model, tokenizer)  # both refuse what cannot be shown
-    as_packed = copy.deepcopy(model)  # what the page holds, should the model be trained on
+    about, packed = about_of(model, tokenizer, text, part), pack(model, tokenizer)  # both check their arguments
+    as_packed = copy.deepcopy(model)  # the page keeps this model even if training continues
     first = {"text": about["sentences"][0], "open": part, "view": about["view"]}
     shown = GlassModel(packed=packed, about=about, seen=first)
     keep = publish(shown, *kept(as_packed, tokenizer, first["text"], part))
@@ -130,24 +133,24 @@ def html(
     beside: str = "",
     heading: str = "",
 ) -> str:
-    """Return a page, whole and on its own, in which a model can be taken apart: no kernel, no request to any server.
+    """Return a complete page in which a model can be taken apart, without a kernel and without requests to a server.
 
-    Its address may say what it begins with, as in `glass.html#text=the+dog&part=2.head.3`; within another page it takes
-    the theme that this page tells it (see web/course.js).
+    Its address may set the text and the open part, as in `glass.html#text=the+dog&part=2.head.3`. Within another page
+    it follows that page's theme (see web/course.js).
 
     Args:
-        model: of the decoder family, of up to 200 million weights (see `pack`); Tinytown's if left out.
-        tokenizer: the model's own; Tinytown's if left out.
-        text, part: to begin with, as in `glass`.
-        sentences: to choose from, in place of the usual ones.
-        beside: the name of a file in the page's own folder that holds `packed_small(model, tokenizer)`. The page
-            fetches it there, so it must come from a server; without, the weights stand in the page itself.
-        heading: HTML above it, such as what the model is.
+        model: a decoder of up to 200 million weights (see `pack`); Tinytown's by default.
+        tokenizer: the model's own; Tinytown's by default.
+        text, part: the first text and the first open part, as in `glass`.
+        sentences: sentences to choose from, in place of the usual ones.
+        beside: the name of a file in the page's own folder with `packed_small(model, tokenizer)`. The page fetches this
+            file, so it needs a server. Without it, the page itself contains the weights.
+        heading: HTML above the model, such as a description of it.
 
     Errors: as `pack`; ValueError for a model without its tokenizer, or for a text or a part that it does not have.
     """
     model, tokenizer = _either(model, tokenizer)
-    packed = pack(model, tokenizer)  # refuses what the page cannot show
+    packed = pack(model, tokenizer)  # raises an error for a model that the page cannot show
     code = "" if beside else base64.b64encode(packed).decode()
     told = json.dumps(about_of(model, tokenizer, text, part, sentences), ensure_ascii=False).replace("<", "\\u003c")
     return f"""<!doctype html>
@@ -173,12 +176,12 @@ mount(document.querySelector("main"), bytes, begin({told}));
 
 
 def packed_small(model: DecoderOnly, tokenizer: Words) -> bytes:
-    """Return what `pack` gives, compressed, for `html(…, beside=…)`. Errors: as `pack`."""
+    """Return the output of `pack`, compressed, for `html(…, beside=…)`. Errors: as `pack`."""
     return gzip.compress(pack(model, tokenizer), mtime=0)
 
 
 def script() -> str:
-    """Return engine and view as one module, which imports nothing."""
+    """Return engine and view as one module without imports."""
     parts = "\n".join((HERE / name).read_text(encoding="utf-8") for name in MODULES)
     return re.sub(r"^import .*\n|^export (?!default)", "", parts, flags=re.MULTILINE)
 
@@ -186,9 +189,9 @@ def script() -> str:
 def about_of(
     model: DecoderOnly, tokenizer: Words, text: str = "", part: str | None = None, sentences: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return what view.js has to know beside the weights. Errors: as `glass`."""
+    """Return what view.js needs in addition to the weights. Errors: as `glass`."""
     if text:
-        tokenizer.encode(text)  # names a word that it does not know
+        tokenizer.encode(text)  # raises an error for an unknown word
     config = model.config
     whole = {"embedding", "next", *(f"{i}.{name}" for i in range(config.n_layers) for name in ("feed_forward", "lens"))}
     whole |= {f"{i}.head.{h}" for i in range(config.n_layers) for h in range(config.n_heads)}
@@ -199,7 +202,7 @@ def about_of(
         )
     sentences = [*([text] if text else []), *(sentences or _sentences(tokenizer))]
     few = config.n_layers * config.n_heads <= FEW_HEADS
-    one = "word" if isinstance(tokenizer, WordTokenizer) else "token"  # what it writes at a time
+    one = "word" if isinstance(tokenizer, WordTokenizer) else "token"  # what the model writes in one step
     shown = most_missed(model, _ids(model, tokenizer, sentences[0])) if few else (config.n_layers - 1, 0)
     return {
         "sentences": sentences,
@@ -215,7 +218,7 @@ def about_of(
 
 
 def _sentences(tokenizer: Words) -> list[str]:
-    """Return the sentences to begin with that the tokenizer knows."""
+    """Return the first sentences that the tokenizer knows."""
     if isinstance(tokenizer, SubwordTokenizer):
         return list(IN_ENGLISH)
     known = set(tokenizer.tokens)
@@ -223,7 +226,7 @@ def _sentences(tokenizer: Words) -> list[str]:
 
 
 def _colours(n_heads: int) -> list[str]:
-    """Return a colour for each head: the course's, or, where these do not suffice, as many hues as there are heads."""
+    """Return a colour for each head: the course's colours if they suffice, otherwise evenly spaced hues."""
     if n_heads <= len(named := [BLUE, ORANGE, GREEN, RED, PURPLE, SKY]):
         return named[:n_heads]
     hues = ((205 / 360 + h / n_heads) % 1 for h in range(n_heads))
@@ -231,7 +234,7 @@ def _colours(n_heads: int) -> list[str]:
 
 
 def in_words(model: DecoderOnly, tokenizer: Words, text: str) -> str:
-    """Return what the page shows first, as a sentence: the text and the words that may follow."""
+    """Return a sentence about the first view of the page: the text and the most probable next words."""
     ids = _ids(model, tokenizer, text)
     with evaluating(model):
         likely = next_token_distribution(model(ids)[0, -1]).topk(3)
@@ -244,7 +247,7 @@ def in_words(model: DecoderOnly, tokenizer: Words, text: str) -> str:
 
 
 def _ids(model: DecoderOnly, tokenizer: Words, text: str) -> Tensor:
-    """Return a text's ids, (1, T), without an end, as many as the page reads."""
+    """Return the ids of a text, (1, T), without an end token and at most as long as the page reads."""
     ids = (
         tokenizer.encode(text, end=False)
         if isinstance(tokenizer, WordTokenizer)
@@ -254,8 +257,10 @@ def _ids(model: DecoderOnly, tokenizer: Words, text: str) -> Tensor:
 
 
 def kept(model: DecoderOnly, tokenizer: Words, text: str, part: str | None) -> tuple[str, str]:
-    """Return what stands on the page where no widget can: a picture of this text and this part, the words, and how to
-    see more; and the same for readers without HTML."""
+    """Return what replaces the widget on a page without a kernel, as HTML and as plain text.
+
+    The HTML has a picture of this text and this part, the words, and a sentence on how to see more.
+    """
     from course_lib.live.figure import as_html, few_colours, png
     from course_lib.live.glass.picture import draw, in_a_sentence, look
 
@@ -274,7 +279,7 @@ def kept(model: DecoderOnly, tokenizer: Words, text: str, part: str | None) -> t
 
 
 def spelt(piece: str) -> str:
-    """Return a piece of words as the page shows it: with signs for a space and a new line."""
+    """Return a subword as the page shows it, with signs for a space and a new line."""
     return piece.replace(" ", "·").replace("\n", "↵")
 
 
@@ -286,7 +291,7 @@ def _either(model: DecoderOnly | None, tokenizer: Words | None) -> tuple[Decoder
     return load_pretrained("tinytown")
 
 
-WHERE_IT_STANDS = {  # how a config's positions reach a token
+WHERE_IT_STANDS = {  # how each kind of positions reaches a token
     "learned": "a second learned table has a row for its position. Their sum enters the model.",
     "sinusoidal": "sines and cosines encode its position. Their sum enters the model.",
     "rope": "its position is added later: every head rotates queries and keys by their positions.",
@@ -296,7 +301,7 @@ WHERE_IT_STANDS = {  # how a config's positions reach a token
 
 
 def parts(config: TransformerConfig, one: str = "word") -> dict[str, dict[str, str | int]]:
-    """Return what each part of the page says of itself: title, text, formula, chapter, and the library's own line."""
+    """Return what the page says about each part: title, text, formula, chapter, and the library's own line."""
     gated, added = config.activation == "swiglu", config.positions in ("learned", "sinusoidal")
     return {
         "embedding": _part(
@@ -340,7 +345,7 @@ def parts(config: TransformerConfig, one: str = "word") -> dict[str, dict[str, s
     }
 
 
-FEW_HEADS = 64  # so many are tried one after the other
+FEW_HEADS = 64  # up to this many heads are removed one at a time
 
 
 def most_missed(model: DecoderOnly, ids: Int[Tensor, "1 T"]) -> tuple[int, int]:
@@ -364,9 +369,10 @@ def most_missed(model: DecoderOnly, ids: Int[Tensor, "1 T"]) -> tuple[int, int]:
 
 
 def tour(config: TransformerConfig, head: tuple[int, int] = (0, 0), one: str = "word") -> list[dict[str, str | None]]:
-    """Return the steps of "Show me around": the part that opens, what is marked, and what to see and to try there.
+    """Return the steps of "Show me around": the open part, the marked place, and the text about it.
 
-    head: layer and head that it opens and removes."""
+    head: the layer and the head that the tour opens and removes.
+    """
     last, shown = config.n_layers - 1, f"{head[0]}.head.{head[1]}"
     steps = (
         (
@@ -445,7 +451,8 @@ def tour(config: TransformerConfig, head: tuple[int, int] = (0, 0), one: str = "
 
 
 def _part(slug: str, code: Callable, title: str, text: str, formula: str) -> dict[str, str | int]:
-    """Return the words of a part, and where the library computes it: a line that is looked up, so never wrong."""
+    """Return the words about a part, and the line where the library computes it. The line is looked up, so it stays
+    correct."""
     function = inspect.unwrap(code)
     path = Path(function.__code__.co_filename).name
     return {

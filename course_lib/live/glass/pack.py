@@ -14,26 +14,27 @@ from course_lib.gpt import DecoderOnly
 from course_lib.positions import alibi_bias, rotary_angles
 from course_lib.tinytown import SubwordTokenizer, WordTokenizer
 
-# Switches that `engine.js` does not know, and the one value with which a model runs there all the same.
+# Switches that `engine.js` does not know, and the one value that it accepts for each.
 UNKNOWN = {"head_dim": None, "rotary_share": 1.0, "rope_scaling": None, "window": None}
 UNKNOWN |= dict.fromkeys(("qkv_bias", "qk_norm", "parallel", "output_bias"), False)
 MOST_IN_HALVES = 5_000_000  # weights: larger models are packed in 8 bits
 MOST_WEIGHTS = 200_000_000  # beyond this a browser's memory is not enough
-MOST_TOKENS, MOST_OF_A_LARGE_ONE = 128, 64  # the page keeps everything that it computes for so many
+MOST_TOKENS, MOST_OF_A_LARGE_ONE = 128, 64  # the page keeps all its results for this many tokens
 
 
 def pack(model: DecoderOnly, tokenizer: WordTokenizer | SubwordTokenizer, bits: Literal[8, 16] | None = None) -> bytes:
     """Return a model and its tokenizer as the bytes of a safetensors file, for `engine.js`.
 
     Args:
-        model: of the decoder family, with any norms, positions but "relative", and activation but "silu".
-        tokenizer: the model's own: of words, or of pieces that are joined in pairs, as GPT-2's or SentencePiece's.
-        bits: of a weight: 16 (half precision), or 8 with a scale for each row of a matrix (`quantize_int8`); by
-            itself 16 up to five million weights, and 8 beyond.
+        model: a decoder with any norms, any positions but "relative", and any activation but "silu".
+        tokenizer: the model's own, with tokens that are words, or subwords merged in pairs as in GPT-2 or
+            SentencePiece.
+        bits: per weight: 16 (half precision), or 8 with a scale for each row of a matrix (`quantize_int8`). The default
+            is 16 for up to five million weights, and 8 for more.
 
     Errors: TypeError for another model or tokenizer. ValueError for a model of more than 200 million weights, with
-        weights that half precision cannot hold, or with a switch that the page does not know; for a tokenizer that
-        does not fit the model, or joins pieces in another manner.
+        weights that half precision cannot represent, or with a switch that the page does not know. ValueError also for
+        a tokenizer that does not fit the model, or merges subwords in another way.
     """
     if not isinstance(model, DecoderOnly):
         raise TypeError(f"model must be a DecoderOnly, got {type(model).__name__}: the page shows a decoder")
@@ -43,7 +44,7 @@ def pack(model: DecoderOnly, tokenizer: WordTokenizer | SubwordTokenizer, bits: 
         raise ValueError(f"tokenizer has {len(told['tokens'])} tokens, and the model {model.config.vocab_size}")
     weights = {name: value.detach() for name, value in model.state_dict().items()}
     if model.config.tie_weights:
-        del weights["output.weight"]  # the token embedding once more
+        del weights["output.weight"]  # the same matrix as the token embedding
     if (count := sum(weight.numel() for weight in weights.values())) > MOST_WEIGHTS:
         raise ValueError(f"model has {count:,} weights: the page shows up to {MOST_WEIGHTS:,}")
     if bits is None:
@@ -53,25 +54,27 @@ def pack(model: DecoderOnly, tokenizer: WordTokenizer | SubwordTokenizer, bits: 
     rows = torch.zeros(config["max_seq_len"], model.config.d_model, device=model.token_embedding.weight.device)
     with torch.no_grad():
         rows = rows if model.positions is None else model.positions(rows)
-    weights.pop("positions.weight", None)  # a learned table: its rows are added below, as those of any other positions
+    weights.pop("positions.weight", None)  # a learned table: like all positions, its rows are added below
     packed = {name: part for each, weight in weights.items() for name, part in _packed(each, weight, bits).items()}
     about = {"config": json.dumps(config), "tokenizer": json.dumps(told, ensure_ascii=False)}
     return _in_order(save(packed | _packed("positions.weight", rows, 16), about))
 
 
 def _in_order(file: bytes) -> bytes:
-    """Return a safetensors file with its metadata in order, which `save` writes in any: the same model gives the same
-    bytes, and a browser that has fetched them need not do so again."""
+    """Return a safetensors file with its metadata sorted, because `save` writes it in any order.
+
+    The same model then has the same bytes, and a browser does not fetch them again.
+    """
     begin = 8 + int.from_bytes(file[:8], "little")
     header = json.loads(file[8:begin])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
     told = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-    told += b" " * (-len(told) % 8)  # the numbers behind it begin at a multiple of 8
+    told += b" " * (-len(told) % 8)  # the numbers after it begin at a multiple of 8
     return len(told).to_bytes(8, "little") + told + file[begin:]
 
 
 def _config(model: DecoderOnly) -> dict[str, Any]:
-    """Return the config as the page reads it, or refuse what the page does not know."""
+    """Return the config as the page reads it, or raise an error for a setting that the page does not know."""
     config = asdict(model.config) | {"embedding_factor": model.token_embedding.factor}
     for field, value in UNKNOWN.items():
         if config.pop(field) != value:
@@ -81,7 +84,7 @@ def _config(model: DecoderOnly) -> dict[str, Any]:
     if config["positions"] == "relative" or config["activation"] == "silu":
         given = f"positions={config['positions']!r} and activation={config['activation']!r}"
         raise ValueError(f"model has {given}: the page knows neither 'relative' nor 'silu'")
-    if model.config.positions == "rope":  # how far each pair is turned per position
+    if model.config.positions == "rope":  # the angle by which each pair is rotated per position
         angles = rotary_angles(torch.arange(2), model.config.d_head, model.config.rope_theta)
         config["rope_frequencies"] = angles[1].tolist()
     elif model.config.positions == "alibi":
@@ -90,7 +93,7 @@ def _config(model: DecoderOnly) -> dict[str, Any]:
 
 
 def _packed(name: str, weight: Tensor, bits: int) -> dict[str, Tensor]:
-    """Return the tensors that stand for a weight in the file: itself in half precision, or whole numbers and scales."""
+    """Return the tensors of a weight in the file: the weight in half precision, or whole numbers and scales."""
     if bits == 8 and weight.dim() == 2 and weight.isfinite().all():
         whole, scale = quantize_int8(weight.float())
         return {name: whole.cpu().contiguous(), f"{name.removesuffix('weight')}scale": scale.cpu()}
@@ -104,11 +107,11 @@ def _words(tokenizer: WordTokenizer) -> dict[str, Any]:
     return {"kind": "words", "tokens": tokenizer.tokens, "bos": tokenizer.bos_id, "eos": tokenizer.eos_id}
 
 
-SPLITS = ("ByteLevel", "Digits")  # how text.js cuts a text before it joins bytes
+SPLITS = ("ByteLevel", "Digits")  # how text.js splits a text before it merges bytes
 
 
 def _pieces(tokenizer: SubwordTokenizer) -> dict[str, Any]:
-    """Return vocabulary, merges and special tokens of one that works as GPT-2's or SentencePiece's do, or refuse it."""
+    """Return vocabulary, merges and special tokens of a tokenizer like GPT-2's or SentencePiece's; refuse any other."""
     if not isinstance(tokenizer, SubwordTokenizer):
         raise TypeError(f"tokenizer must be a WordTokenizer or a SubwordTokenizer, got {type(tokenizer).__name__}")
     told = json.loads(tokenizer.tokenizer.to_str())
@@ -150,11 +153,13 @@ def _steps(told: dict[str, Any], part: str, within: str) -> list[dict[str, Any]]
 
 
 def _joins_the_earliest(told: dict[str, Any], ids: dict[str, int], merges: list[str]) -> bool:
-    """Whether a tokenizer does what text.js does without merges: SentencePiece's spaces, and of all pairs of characters
-    that make a token the one that makes the earliest."""
+    """Return whether a tokenizer does the same as text.js without merges.
+
+    That is: it has SentencePiece's spaces, and of all pairs that form a token, it merges the pair with the smallest id.
+    """
     spaces = [{"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]
     made = [ids[pair.replace(" ", "")] for pair in merges]
-    apart = not any("▁" in token.lstrip("▁") for token in ids)  # so a text may be cut before its spaces
+    apart = not any("▁" in token.lstrip("▁") for token in ids)  # then a text may be split before its spaces
     return (
         _steps(told, "normalizer", "normalizers") == spaces
         and not told["pre_tokenizer"]

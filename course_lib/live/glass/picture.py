@@ -1,7 +1,8 @@
-"""A picture of what the glass model shows first, for a page that cannot run it: a notebook opened the next morning.
+"""A picture of the first view of the glass model, for a page that cannot run it, such as a notebook opened the next
+day.
 
-`look` asks the library for the numbers, `draw` draws them: on the left every head's map, what each layer would say and
-the next words; on the right the part that is open or, where none is, the ribbons of flow.js.
+`look` computes the numbers with the library, and `draw` draws them. On the left are every head's map, each layer's
+prediction and the next words. On the right is the open part or, if no part is open, the ribbons of flow.js.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,17 +26,22 @@ from course_lib.trace import evaluating, trace
 
 HIGH = 5.2  # inches
 MOST_BARS = 8
-FAINTEST, MOST, WIDEST = 0.15, 400, 5.5  # of ribbons: a share below which none is drawn, their number, points
+FAINTEST, MOST, WIDEST = 0.15, 400, 5.5  # ribbons: the smallest share, the largest number, the greatest width in points
 HIDDEN = "#dddddd"  # what the mask hides
 
 
 @dataclass
 class Seen:
-    """What one pass through a model left, for its last position. words: of the T positions.
+    """The results of one forward pass, for the last position.
 
-    weights, written: (L, H, T, T), of each head, and how long the vector is that it writes: weight · |W_O value|.
-    added: (L,), how long the feed-forward network's vector is. hidden: (L, d_ff). said: (L, V), the probabilities read
-    after each layer, the last of them the model's own. embedded: name of a row -> (d_model,).
+    Fields:
+        words: the words at the T positions.
+        weights, written: (L, H, T, T), for each head: the weights, and the norm of the vector it writes, weight · |W_O
+            value|.
+        added: (L,), the norm of the feed-forward network's vector.
+        hidden: (L, d_ff).
+        said: (L, V), the probabilities read after each layer; the last row is the model's own.
+        embedded: name of a row -> (d_model,).
     """
 
     words: list[str]
@@ -86,7 +92,8 @@ def _numbers(tensor: Tensor) -> np.ndarray:
 
 
 def _opened(part: str | None) -> tuple[str, int, int]:
-    """Return what is open, its layer and its head: "2.head.3" -> ("head", 2, 3). Where none is, it is the ribbons."""
+    """Return the kind of the open part, its layer and its head: "2.head.3" -> ("head", 2, 3). Without one, return
+    "ribbons"."""
     if part in (None, "next"):
         return "ribbons", 0, 0
     if part == "embedding":
@@ -96,8 +103,11 @@ def _opened(part: str | None) -> tuple[str, int, int]:
 
 
 def in_a_sentence(seen: Seen, name: Callable[[int], str], part: str | None) -> str:
-    """Say what is open, and what stands out there; of the ribbons the widest that ends at the last token. name: of a
-    token's id."""
+    """Return a sentence about the open part and its largest value; for the ribbons, about the widest one to the last
+    token.
+
+    name: returns the name of a token id.
+    """
     words, (kind, layer, head) = [_cut(word) for word in seen.words], _opened(part)
     if kind == "ribbons":
         lengths = seen.written[:, :, -1]  # (L, H, T)
@@ -115,7 +125,13 @@ def in_a_sentence(seen: Seen, name: Callable[[int], str], part: str | None) -> s
 
 
 def draw(seen: Seen, name: Callable[[int], str], part: str | None, colours: Sequence[str]) -> Figure:
-    """Draw what was seen. name: of a token's id. part: that is open; None for the ribbons. colours: of the heads."""
+    """Draw the results of `look`.
+
+    Args:
+        name: returns the name of a token id.
+        part: the open part; None for the ribbons.
+        colours: of the heads.
+    """
     figure = Figure(figsize=(WIDE, HIGH), facecolor="white")
     LetterCanvas(figure)
     kind, layer, head = _opened(part)
@@ -138,7 +154,7 @@ def draw(seen: Seen, name: Callable[[int], str], part: str | None, colours: Sequ
 
 
 def _most(values: np.ndarray, name: Callable[[int], str]) -> tuple[list[str], np.ndarray]:
-    """Return the names of the largest values, and these."""
+    """Return the names of the largest values, and the values."""
     order = np.argsort(-values, kind="stable")[:MOST_BARS]
     return [_cut(name(int(i))) for i in order], values[order]
 
@@ -161,9 +177,10 @@ def _bars(axes: Axes, names: list[str], values: np.ndarray, percent: bool) -> No
 
 
 def _maps(axes: Axes, seen: Seen, name: Callable[[int], str], part: str | None, colours: Sequence[str] | None) -> None:
-    """Every head's map, a row for each layer, as one image; beside it the most probable word after each layer.
+    """Draw every head's map, one row for each layer, as one image, and next to it the top word after each layer.
 
-    colours: of the heads, if ribbons are drawn in them."""
+    colours: of the heads, if the ribbons use them.
+    """
     L, H, T, _ = seen.weights.shape
     gap = max(1, T // 8)
     step = T + gap
@@ -211,7 +228,7 @@ def _maps(axes: Axes, seen: Seen, name: Callable[[int], str], part: str | None, 
 
 
 def _map(axes: Axes, seen: Seen, layer: int, head: int) -> None:
-    """One head's map with its words; the row of the last token is framed."""
+    """Draw one head's map with its words, and frame the row of the last token."""
     T = len(seen.words)
     shown = np.ma.masked_array(seen.weights[layer, head], np.triu(np.ones((T, T), bool), 1))
     axes.imshow(shown, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
@@ -227,8 +244,8 @@ def _map(axes: Axes, seen: Seen, layer: int, head: int) -> None:
 
 
 def _words(axes: Axes, words: list[str], along: Literal["x", "y"], inches: float) -> None:
-    """Write the words at an axis, so small that they fit; where they would be too small to read, some are left out."""
-    every = max(1, -(-6 * len(words) // int(72 * inches)))  # 6 points at least for each
+    """Write the words along an axis in a size that fits; if that would be too small to read, leave some out."""
+    every = max(1, -(-6 * len(words) // int(72 * inches)))  # at least 6 points for each
     places = list(range(len(words) - 1, -1, -every))
     size = min(FONT - 2, 0.8 * 72 * inches * every / len(words))
     axes.set(**{f"{along}ticks": places, f"{along}ticklabels": [_cut(words[t]) for t in places]})
@@ -236,7 +253,7 @@ def _words(axes: Axes, words: list[str], along: Literal["x", "y"], inches: float
 
 
 def _rows(axes: Axes, rows: dict[str, np.ndarray]) -> None:
-    """Vectors as strips of colour, blue below zero and red above."""
+    """Draw vectors as strips of colour, blue below zero and red above."""
     table = np.stack(list(rows.values()))
     most = np.abs(table).max()
     axes.imshow(table, cmap=DIVERGING, vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
@@ -250,10 +267,12 @@ def _rows(axes: Axes, rows: dict[str, np.ndarray]) -> None:
 
 
 def ways(seen: Seen, faintest: float = FAINTEST) -> list[tuple[int, int, int, int, float]]:
-    """Return what leads to the last position, faintest first: (layer, head, source, target, importance); as in flow.js.
+    """Return the ribbons to the last position, faintest first: (layer, head, source, target, importance), as in
+    flow.js.
 
-    The chosen token's importance is 1; that of a source is its target's, times its ribbon's share of the target's
-    widest. A token hands its own importance on to itself, for that is what the residual stream does."""
+    The importance of the chosen token is 1. The importance of a source is its target's, times the width of its ribbon
+    relative to the target's widest. A token passes its own importance on to itself, as the residual stream does.
+    """
     found, reached = [], {len(seen.words) - 1: 1.0}
     for layer in range(len(seen.written) - 1, -1, -1):
         before = dict(reached)
@@ -268,7 +287,8 @@ def ways(seen: Seen, faintest: float = FAINTEST) -> list[tuple[int, int, int, in
 
 
 def _ribbons(axes: Axes, seen: Seen, colours: Sequence[str]) -> None:
-    """The ways to the last token, from left to right: a ribbon for each head and source, wide where much is written."""
+    """Draw the ways to the last token from left to right: a ribbon for each head and source, wide if the head writes
+    much."""
     L, T = len(seen.written), len(seen.words)
     drawn = ways(seen)[-MOST:]
     longest = max([1e-9, float(seen.added.max()), *(float(seen.written[i, h, t, s]) for i, h, s, t, _ in drawn)])

@@ -10,7 +10,8 @@ WHERE_THERE_IS_ROOM = f"@media (min-width: 1600px) {{ .glass {{ zoom: {enlarged(
 
 
 class GlassModel(anywidget.AnyWidget):
-    """What `glass` shows. packed: from `pack`; about: from `about_of`; seen: the text, what is open, and the view."""
+    """The widget that `glass` shows. packed: from `pack`; about: from `about_of`; seen: the text, the open part and the
+    view."""
 
     _esm = script()
     _css = (HERE / "glass.css").read_text(encoding="utf-8") + WHERE_THERE_IS_ROOM
