@@ -25,13 +25,13 @@ class Line:
     """One learner, or one other item found in the class folder.
 
     Fields:
-        state: one of the states above
-        name: as in the report
-        learner: the learner's id, if known
-        files: the notebooks and the files that they may use, as paths below the submission
-        chapters: the chapters that the files cover
-        absent: the expected chapters that the files do not cover
-        why: what is wrong, if anything
+        state: one of the states above.
+        name: as in the report.
+        learner: the learner's id, if known.
+        files: the notebooks and the files that they may use, as paths below the submission.
+        chapters: the chapters that the files cover.
+        absent: the expected chapters that the files do not cover.
+        why: what is wrong, if anything.
     """
 
     state: State

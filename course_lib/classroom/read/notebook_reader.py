@@ -77,12 +77,11 @@ class _Cursor:
         return self.data[self.at : self.at + 1]
 
     def inside(self, opening: bytes) -> Iterator:
-        """Stop at each value of the array (b"[") or object (b"{") that begins here, and yield its number (from 1) or
-        key.
+        """Stop at each value of the array (b"[") or object (b"{") that begins here, and yield its number or key.
 
-        A value that the caller does not read is stepped over. So is a value that begins with something other than
-        `opening`,
-        and everything after the maximum number of values.
+        Numbers count from 1. A value that the caller does not read is stepped over. So is a value that begins with
+        something
+        other than `opening`, and everything after the maximum number of values.
         """
         if self.next() != opening:
             return

@@ -65,8 +65,7 @@ def sides(data: bytes) -> list[bytes]:
 
 
 def versions(paths: Sequence[str]) -> list[list[int]]:
-    """Return the indices of the paths in groups. Versions of one notebook, `x.ipynb` and `x (1).ipynb`, form one group.
-    """
+    """Return the indices of the paths in groups. Versions of one notebook, `x.ipynb` and `x (1).ipynb`, are a group."""
     groups: dict[str, list[int]] = {}
     for place, path in enumerate(paths):
         stem = re.sub(r"\.ipynb(?:\.txt|\.json)?(?= \(theirs\)$|$)", "", path, flags=re.IGNORECASE)
@@ -130,8 +129,7 @@ def python_version(data: bytes) -> Version:
 
 
 def newest(source: str, said: Version) -> Version:
-    """Return the oldest Python that may be able to read a cell, judged by its syntax and by the notebook's own version.
-    """
+    """Return the oldest Python that may be able to read a cell, judged by its syntax and the notebook's version."""
     return max([said, *(since for since, _, uses in _NEWER if uses(source))])
 
 

@@ -69,8 +69,8 @@ class Notebook:
     """One notebook: its cells without outputs, and sentences about its unreadable parts.
 
     Fields:
-        path: the path below the submission, for messages and for the chapter; without control characters
-        python: the version in the notebook's metadata, if there is one
+        path: the path below the submission, for messages and for the chapter; without control characters.
+        python: the version in the notebook's metadata, if there is one.
     """
 
     path: str
@@ -94,19 +94,19 @@ class Submission:
     """The submission of one learner.
 
     Fields:
-        name: unique among the submissions found together
-        notebooks: in the natural order of their paths
-        files: the .py files next to or below the notebooks, path -> text
-        troubles: sentences about everything else that could not be read
-        digest: SHA-256 of all of these and the data: equal for equal cells, whatever the outputs and the machine
-        learner: the learner's id, if known
-        handed_in: the names of the items in the class folder that form this submission
-        times: the time of each item as its platform writes it, or ""
-        salvaged: sentences about everything that was repaired
-        salvage: whether repairs are allowed
-        data: other small files next to or below the notebooks that their code mentions, path -> bytes
-        unfinished: whether to run the complete statements above a syntax error in a cell
-        unchanged: the number of notebooks left out because the learner did not change them
+        name: unique among the submissions found together.
+        notebooks: in the natural order of their paths.
+        files: the .py files next to or below the notebooks, path -> text.
+        troubles: sentences about everything else that could not be read.
+        digest: SHA-256 of all of these and the data: equal for equal cells, whatever the outputs and the machine.
+        learner: the learner's id, if known.
+        handed_in: the names of the items in the class folder that form this submission.
+        times: the time of each item as its platform writes it, or "".
+        salvaged: sentences about everything that was repaired.
+        salvage: whether repairs are allowed.
+        data: other small files next to or below the notebooks that their code mentions, path -> bytes.
+        unfinished: whether to run the complete statements above a syntax error in a cell.
+        unchanged: the number of notebooks left out because the learner did not change them.
     """
 
     name: str

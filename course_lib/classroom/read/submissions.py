@@ -51,8 +51,8 @@ class HandedIn(NamedTuple):
     """The items found.
 
     Fields:
-        left: the items not taken
-        unknown: name of a submission -> why it matches no row of the roster
+        left: the items not taken.
+        unknown: name of a submission -> why it matches no row of the roster.
     """
 
     submissions: list[Submission]
@@ -258,9 +258,9 @@ class _Group(NamedTuple):
     """The items of one submission.
 
     Fields:
-        around: the folder that contains them
-        names: the items' own names
-        owner: the row of the roster, if there is one
+        around: the folder that contains them.
+        names: the items' own names.
+        owner: the row of the roster, if there is one.
     """
 
     item: Item
