@@ -91,7 +91,7 @@ def find_handed_in(
     Items that a learning platform assigns to one learner, by file name or in its own files (`platforms`), form one
     submission; a group's items form one for each member. In doubt, two files are two submissions, because a wrong split
     is
-    visible and a wrong merge is not. Two submissions with one name are told apart by their folder or by a number.
+    visible and a wrong merge is not. Two submissions with one name are distinguished by their folder or a number.
 
     Args:
         learners: the learners on a roster (`read_roster`). A single folder is then a class. All items of one learner
