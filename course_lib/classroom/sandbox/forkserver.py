@@ -119,7 +119,7 @@ def _become_worker(
         if fd > 2 and fd != line:
             with contextlib.suppress(OSError):  # the process that listed them is gone
                 os.close(fd)
-    folder = Path(tempfile.mkdtemp(prefix="notebook-", dir=os.environ["HOME"]))  # not next to others' folders at level none
+    folder = Path(tempfile.mkdtemp(prefix="notebook-", dir=os.environ["HOME"]))  # at level none, not next to others'
     os.chdir(folder)
     isolation.set_rlimits(quotas.memory, quotas.processes, quotas.file, quotas.timeout)
     if inner == "landlock":

@@ -115,7 +115,7 @@ def told_by(seen: Mapping[str, str], seed: int) -> list[str]:
     if seed.bit_length() <= GUESSABLE:
         return []
     secrets = {seed, seed % 2**64, seed % 2**32, seed_of_stage(seed, "wall.seed", "everything")}
-    secrets |= {random.Random(each).getstate()[1][1] for each in secrets}  # the state of `random` shows this, not a seed
+    secrets |= {random.Random(each).getstate()[1][1] for each in secrets}  # `random`'s state shows this, not a seed
     telling = []
     for place, text in seen.items():
         numbers = {*map(int, re.findall(r"\d+", text))}

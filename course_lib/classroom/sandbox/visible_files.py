@@ -20,8 +20,8 @@ from urllib.request import url2pathname
 import course_lib
 
 VENV, MORE = "/opt/venv", "/opt/packages"  # the places of an environment and of package folders in a sandbox
-NEEDED = ("bin", "lib", "lib64", "pyvenv.cfg")  # of an environment, which may also contain unrelated files, even the course
-# Commands that honest code may run in its own folder without thinking of the wider system.
+NEEDED = ("bin", "lib", "lib64", "pyvenv.cfg")  # of an environment, whose other files may be anything, even the course
+# Shell commands that honest cells use on the notebook's own folder.
 PROGRAMS = (
     "cat",
     "cp",
