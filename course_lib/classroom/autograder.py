@@ -93,8 +93,7 @@ def run_autograder(root: Path, chapters: Sequence[int], seconds: float = TIMEOUT
     """Grade `root/submission` into `root/results/results.json`, which is replaced atomically; return whether it was.
 
     Errors are printed for the teacher, and the file then stays unchanged. The script `run_autograder` begins with a
-    file
-    without a score, so a submission never gets zero points for an error of the grader.
+    file without a score, so a submission never gets zero points for an error of the grader.
 
     Args:
         seconds: Gradescope's time limit. Answers get less, so that there is a result before it ends.
@@ -139,7 +138,7 @@ def write_workflow(path: Path, chapters: Sequence[int], course: str, index: str 
     """Write a GitHub Actions workflow, `.github/workflows/grade.yml` in a learner's repository, and return its path.
 
     Args:
-        course: the public repository with the learner's package (`release`) from which the runner installs the grader,.
+        course: the public repository with the learner's package (`release`) from which the runner installs the grader,
             OWNER/NAME@REF. REF is a tag or a commit, so that no push changes how answers are graded.
         index: as in `write_autograder`.
 

@@ -124,8 +124,7 @@ class Part:
         raise self.wrong(key, f"must be a number from {least:g} to {most:g}")
 
     def day(self, key: str, zone: ZoneInfo | None) -> datetime:
-        """Return the moment, in UTC, at which a date begins, or of a date and time. Without a zone, it is local time.
-        """
+        """Return a date and time as a moment in UTC; a date begins at midnight. The default zone is this machine's."""
         value = self.data.get(key)
         try:
             if isinstance(value, date):  # a datetime is also a date

@@ -48,8 +48,7 @@ def downloads(name: str, *kinds: re.Pattern) -> list[Download]:
     """Return all readings of a name as a download; nothing if it is not one.
 
     If there are several, the name does not show which number counts: learners may choose the text before it (a name in
-    a
-    profile) and after it (the name of a file).
+    a profile) and after it (the name of a file).
     """
     name = name[:1000]
     marks = next(
@@ -76,8 +75,7 @@ def file_name(learner: str, taken: set[str]) -> str:
     """Return a file name without an extension: safe on every system, never a path, and different from all in `taken`.
 
     Letters and digits of every script stay, and other characters become one "_". Names that a file system may confuse
-    get a
-    number: "Ada", "ADA-2".
+    get a number: "Ada", "ADA-2".
 
     Args:
         learner: the name of a submission, any text.

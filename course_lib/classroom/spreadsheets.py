@@ -80,8 +80,7 @@ def scaled(marked: GradedSubmission, maximum: float, chapter: int | None = None,
     """Return the points scaled to `maximum`, rounded to the hundredth, because LMSs show no more digits.
 
     If the policy leaves no points, a zero would be a mark. Then an excused learner gets `excused`, the LMS's word for
-    it,
-    and other learners get an empty text.
+    it, and other learners get an empty text.
     """
     earned, points = points_of(marked, chapter)
     if points:

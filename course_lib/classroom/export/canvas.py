@@ -26,23 +26,19 @@ def write_canvas(
     Args:
         title, assignment_id: the assignment's column is "title (assignment_id)", which may also be given as the title.
             Without an id, Canvas makes a new assignment with this title.
-        gradebook: the gradebook as Canvas exported it. A submission matches a row by ID, SIS User ID, SIS Login ID or.
+        gradebook: the gradebook as Canvas exported it. A submission matches a row by ID, SIS User ID, SIS Login ID or
             Student, or by the ID in the name of a downloaded file (lastfirst_12345_678_file). One column is filled,
-            scaled
-            to its Points Possible. Rows without a submission and all other columns stay. Without a gradebook, the
-            column
-            Student contains the submissions' names, and Canvas asks about unknown ones.
-        chapters: titles by number. Then each chapter has its own column instead of one for all: "Attention",.
-            "Attention (123)", or either after "Chapter 2 · ".
+            scaled to its Points Possible. Rows without a submission and all other columns stay. Without a gradebook,
+            the column Student contains the submissions' names, and Canvas asks about unknown ones.
+        chapters: titles by number. Then each chapter has its own column instead of one for all: "Attention", "Attention
+            (123)", or either after "Chapter 2 · ".
         named: the names of some chapters' columns in the gradebook. These columns must exist.
 
     An excused learner gets EX. Source: Canvas's lib/gradebook_importer.rb, which matches columns by the number at the
-    end,
-    then by the full title, and rows by ID, then by SIS ids, then by name.
+    end, then by the full title, and rows by ID, then by SIS ids, then by name.
 
     Errors: ValueError if the file is not a gradebook; if its column is read-only, missing or shared by two chapters; or
-        if
-        two columns match.
+        if two columns match.
     """
     wanted: list[tuple[str, str, int | None]] = [(*_title_and_id(title, str(assignment_id).strip()), None)]
     if chapters:

@@ -24,8 +24,7 @@ def classroom50_fields(environ: Mapping[str, str] = os.environ) -> dict[str, str
     change it.
 
     Errors: ValueError that lists the missing variables, or for a tag without a time. Otherwise Classroom 50 would
-        reject an
-        empty field later, when it collects scores, and the learner would seem not to have submitted.
+        reject an empty field later, when it collects scores, and the learner would seem not to have submitted.
     """
     if missing := sorted(name for name in VARIABLES.values() if not environ.get(name)):
         raise ValueError(

@@ -50,8 +50,7 @@ def gradescope_failure(reason: str) -> dict:
     """Return the content of `results.json` for a submission that could not be graded through no fault of the learner.
 
     It has no score and no tests. Gradescope then reports a failed autograder and leaves the submission ungraded: an
-    error
-    of the grader is not a zero.
+    error of the grader is not a zero.
     """
     return {
         "output": f"This submission could not be graded, and that is not its fault: {sanitized(reason)}",

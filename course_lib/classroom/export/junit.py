@@ -15,8 +15,7 @@ def write_junit(marked: Sequence[GradedSubmission], folder: Path, about: Mapping
     A suite's properties contain facts about the run (`about`, such as the sandbox's level) and the points: "earned" and
     "points", and "EXERCISE.earned" and "EXERCISE.points", because the schema does not allow them in a test case. With a
     policy, "counts.earned" and "counts.points" are added. An answer without points is a failure, and so is a missing
-    one.
-    A missing answer to an exercise without points is skipped.
+    one. A missing answer to an exercise without points is skipped.
     """
     root = ElementTree.Element("testsuites", name=COURSE)
     for each in in_order(marked):

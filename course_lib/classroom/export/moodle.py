@@ -34,13 +34,10 @@ def write_moodle(
     Sources: Moodle's mod/assign/feedback/offline/importgradeslib.php and locallib.php.
 
     A submission matches a row by Identifier ("Participant 12345"), Full name, Email address, ID number or Username, or
-    by
-    the number in a downloaded folder's name ("Full Name_12345_assignsubmission_file"). Grade, scaled to Maximum Grade
-    if
-    that column exists, and Feedback comments are filled in. Everything else stays, including Last modified (grade),
-    from
-    which Moodle recognizes grades that were changed since and keeps them. (If it skips rows that were not changed, tick
-    "Allow updating records that have been modified more recently in Moodle than in the spreadsheet".)
+    by the number in a downloaded folder's name ("Full Name_12345_assignsubmission_file"). Grade, scaled to Maximum
+    Grade if that column exists, and Feedback comments are filled in. Everything else stays, including Last modified
+    (grade), from which Moodle recognizes grades that were changed since and keeps them. (If it skips rows that were not
+    changed, tick "Allow updating records that have been modified more recently in Moodle than in the spreadsheet".)
 
     Errors: ValueError if the worksheet lacks one of its columns, or its grades are not numbers.
     """

@@ -26,17 +26,15 @@ def write_json(
 
     schema         "transformers-measured/results/1".
     about          the run: chapters; sandbox (its level of isolation, if any); grader (its version); cases (the scheme
-    that
-                   draws them from the run's secret seed); wall (the measurements of the sandbox before the first
+                   that draws them from the run's secret seed); wall (the measurements of the sandbox before the first
                    submission, those of several runs separated by " | ").
     submissions    by name: name; learner (the id, "" if unknown); counted (the final points under the course's policy:
                    earned, points, chapters, notes, excused [chapter]; null without a policy); digest; earned; points;
                    troubles [text]; salvaged [text] (repairs made in order to read or run it); asks [text] (points that
-                   a
-                   teacher should check, because answers may be lost); results, in the course's order: exercise, chapter
-                   (null if no longer in the course), title, status (passed, failed, unanswered, written), earned,
-                   points,
-                   misconception (text or null), feedback, text (of a reflection, otherwise null).
+                   a teacher should check, because answers may be lost); results.
+      results      in the course's order: exercise, chapter (null if no longer in the course), title, status (passed,
+                   failed, unanswered, written), earned, points, misconception (text or null), feedback, text (of a
+                   reflection, otherwise null).
     manifest       the learners and items that were found, missing or not taken, as in manifest.csv.
     not_taken      the items without results: name, why (the end of a sentence that begins with the name).
     summary        of all: submissions, mean and median fraction of points (null without submissions), hardest
@@ -92,8 +90,8 @@ def write_csv(marked: Sequence[GradedSubmission], folder: Path, left: Sequence[L
     """Write `results.csv`, a row for every exercise of every submission.
 
     Further columns give the chapter's and the total final points and maxima; without a policy these are the grader's.
-    The
-    last column lists repairs. An item that was not taken has one row, with only a status and the reason as feedback.
+    The last column lists repairs. An item that was not taken has one row, with only a status and the reason as
+    feedback.
     """
     heads = ["exercise", "chapter", "title", "status", "earned", "points", "misconception", "feedback", "text"]
     rows = [["learner", *heads, "id", *COUNTS, "salvaged"]]

@@ -44,8 +44,7 @@ def expected_exercises(
 
     Without `chapters` and `ids`, these are the chapters that at least half of the submissions cover, so that no single
     learner changes them. Empty submissions are not counted. Submissions whose names differ only in the course's own
-    part
-    (ada_02_attention, ada_03_masks) may belong to one learner, and count as one.
+    part (ada_02_attention, ada_03_masks) may belong to one learner, and count as one.
     Errors: ValueError for a chapter without exercises, for an unknown id, and if nothing is expected.
     """
     known = {exercise.chapter for exercise in EXERCISES.entries.values()}
@@ -107,8 +106,7 @@ def mark_class(
         begun: called once the folder is reserved for this run.
         tell: called after every submission.
         tell_wall: called once, before the first submission, with the measurements of the sandbox. On a cluster, each
-            worker.
-            tests its own sandbox instead.
+            worker tests its own sandbox instead.
 
     Errors: ValueError and RuntimeError as in `Journal`; SandboxError if the sandbox does not work here.
     """
@@ -157,7 +155,7 @@ def _done(
     if not jobs:
         return
     if scheduler:
-        from course_lib.classroom.mark.cluster import on_cluster  # needs a package of its own
+        from course_lib.classroom.mark.cluster import on_cluster  # needs an extra package
 
         yield from on_cluster(jobs, scheduler)
         return

@@ -41,7 +41,7 @@ def on_cluster(jobs: Sequence[Job], scheduler: str) -> Iterator[Done]:
     doubted: dict[str, Done] = {}  # failed by time, memory or a signal: run again, then alone
     seen, first = time.monotonic(), True
     while todo and time.monotonic() - seen < PATIENCE:
-        # A job that failed with its worker may only have been waiting there, so it runs again alone.
+        # A job that failed with its worker may only have been waiting there, so it runs again by itself.
         fresh = [job for key, job in todo.items() if not faults[key] and key not in doubted]
         batch = fresh or [next(iter(todo.values()))]
         try:

@@ -92,7 +92,7 @@ def do_again(
     The second run counts. If it earned different points, the result says so, and the report asks a person to check it.
 
     Args:
-        was_alone: whether the first run was also alone. Then the second one only gets the remaining time.
+        was_alone: whether the same was true of the first run. Then the second one only gets the remaining time.
     """
     left = job.quotas.timeout - first.seconds if was_alone else None
     if left is not None and left < SHORTEST:

@@ -61,8 +61,7 @@ class Journal:
         salvage: whether damaged files are read. Results with other settings are graded again.
 
     Errors: ValueError if the folder has results and `resume` is not set, if they cannot be continued, or if nothing can
-        be
-        written there; RuntimeError if writing fails later.
+        be written there; RuntimeError if writing fails later.
     """
 
     def __init__(

@@ -34,9 +34,9 @@ def mark(
 
     `worker.doubted` contains the exercises failed by time, memory or a signal.
 
-    An answer may be in any notebook. If several contain one, those of its chapter come first, and among these the first
-    with an answer. Among versions of one notebook, the best as a whole counts first, and the others fill its gaps. In a
-    notebook, the last answer counts. A notebook only runs if it may answer an open exercise.
+    An answer may be in any notebook. If several contain one, those of its chapter come first, and among these, the
+    first with an answer. Among versions of one notebook, the best as a whole counts first, and the others fill its
+    gaps. In a notebook, the last answer counts. A notebook only runs if it may answer an open exercise.
 
     Args:
         seconds: a time limit for the submission, shorter than the worker's.
@@ -116,8 +116,7 @@ class _Answers:
         """Return the points for code, which decide between versions.
 
         Other answers may be guesses. The last one in a notebook counts, and the newest among versions: counting the
-        best one
-        would reward guessing.
+        best one would reward guessing.
         """
         return sum(each.result.earned for id, each in self.answered.items() if WANTED[EXERCISES[id].answer_name])
 
@@ -156,8 +155,7 @@ def compared(submission: Submission) -> list[list[Notebook]]:
     """Return the notebooks in grading order, with versions of one notebook in one list.
 
     Of many versions, only the last few are compared. The others come at the end and can still fill gaps. A notebook
-    with
-    the same cells as another is not a version.
+    with the same cells as another is not a version.
     """
     notebooks = submission.notebooks
     if not submission.salvage:

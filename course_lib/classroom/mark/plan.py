@@ -10,8 +10,7 @@ def tell_plan(arguments: argparse.Namespace, quotas) -> int:
     """Grade a few submissions and print an estimate for a class.
 
     The first submission of each worker also starts it and draws cases, which happens once per class. The others show
-    the
-    speed from then on.
+    the speed from then on.
     """
     from course_lib.classroom.mark.class_run import expected_exercises, mark_class
     from course_lib.classroom.read.submissions import find_submissions

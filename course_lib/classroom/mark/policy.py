@@ -29,8 +29,7 @@ class Override:
         learner: an id or name.
         exercise, chapter, total: one of these is set.
         points: replace the grader's points; None keeps them. Points of an exercise are before weights and lateness,
-            those.
-            of a chapter before weights, and those of the total are final.
+            those of a chapter before weights, and the total's points are final.
         excused: the item does not count for this learner.
         on_time: ignore lateness in this chapter, or in all.
         why, by: as written in the file.
@@ -64,8 +63,7 @@ class Policy:
         weights: by exercise or chapter number.
         due: the due date by chapter, with a time zone.
         grace, percent_per_day, floor: after the grace period, each day begun takes this percentage of the earned
-            points,.
-            but never below the floor's percentage.
+            points, but never below the floor's percentage.
         none_after: after this many days begun nothing counts, whatever the floor; None: never.
         handed_in: the time of submission by id or name.
         canvas: the gradebook's column of a chapter.
@@ -97,15 +95,14 @@ class Policy:
         """Return the calendar days begun between two moments.
 
         A day ends when the zone's clock shows the due time again. When clocks change, that is after 23 or 25 hours, and
-        at the
-        later moment if there are two.
+        at the later moment if there are two.
         """
         if not self.zone:
             return math.ceil((moment - due) / DAY)
         zone = ZoneInfo(self.zone)
         clock, shown = (each.astimezone(zone).replace(tzinfo=None) for each in (due, moment))
         days = max(math.ceil((shown - clock) / DAY), 1)
-        before = later_reading(clock + (days - 1) * DAY, zone)  # the clock may be ahead in an hour that comes twice, or never
+        before = later_reading(clock + (days - 1) * DAY, zone)  # in an hour that comes twice or never, it may be ahead
         return days - 1 if days > 1 and moment <= before else days
 
 
@@ -123,8 +120,7 @@ def apply_policy(
 
     Args:
         times: from `read_times`. A submission without a known time counts as on time, with a note. If no time is known
-            at.
-            all, only the `late` submissions get a note.
+            at all, only the `late` submissions get a note.
         late: the names of submissions that Canvas marks as late, without saying how late.
         known: from `platform_times`, by the names of submissions; `times` override it.
         unread: why a time that came with a submission is not used.
@@ -173,8 +169,7 @@ def _chapters(marked: GradedSubmission) -> set[int]:
 def _words(
     overrides: Sequence[Override], marked: Sequence[GradedSubmission]
 ) -> tuple[dict[int, list[Override]], list[str]]:
-    """Return the overrides of each submission, and sentences on those that fit no one or two, or contradict each other.
-    """
+    """Return the overrides of each submission, and sentences on those that fit no one or two, or conflict."""
     doubts = []
     own: dict[tuple[int, str], list[Override]] = defaultdict(list)
     for override in overrides:

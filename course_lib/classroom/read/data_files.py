@@ -1,7 +1,7 @@
 """Find the data files in a submission that a notebook's code may read, so that they are copied along with it.
 
-A learner's folder also contains reports and pictures that no cell opens. They are left out: two learners with the
-same cells still have equal submissions, and no message mentions a file that no code needs.
+A learner's folder also contains reports and pictures that no cell opens. They are left out: two learners with the same
+cells still have equal submissions, and no message mentions a file that no code needs.
 """
 
 import os

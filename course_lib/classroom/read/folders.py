@@ -1,7 +1,7 @@
 """Present files, folders and zip archives as one tree. No path leads out of it, and every part has a size limit.
 
-Links are not followed, archives are read in memory, and nothing is written. An unreadable item does not spoil the
-rest: it becomes a `LeftOut`, or reading it raises `Refused` with the reason.
+Links are not followed, archives are read in memory, and nothing is written. An unreadable item does not spoil the rest:
+it becomes a `LeftOut`, or reading it raises `Refused` with the reason.
 """
 
 import io

@@ -80,8 +80,7 @@ class _Cursor:
         """Stop at each value of the array (b"[") or object (b"{") that begins here, and yield its number or key.
 
         Numbers count from 1. A value that the caller does not read is stepped over. So is a value that begins with
-        something
-        other than `opening`, and everything after the maximum number of values.
+        something other than `opening`, and everything after the maximum number of values.
         """
         if self.next() != opening:
             return

@@ -44,8 +44,7 @@ def sides(data: bytes) -> list[bytes]:
     """Return both sides of a file with Git's conflict markers, ours and theirs; nothing without complete markers.
 
     The common ancestor, which `diff3` shows between the sides, is dropped. The file is split only at its markers,
-    because
-    it may have millions of lines.
+    because it may have millions of lines.
     """
     if not merged(data):
         return []

@@ -164,8 +164,7 @@ class Roster:
 
     Args:
         rows: for each row, its LMS number (which appears in names of downloads), and everything else that may identify
-            a
-            submission: logins, addresses, the person's name.
+            a submission: logins, addresses, the person's name.
         kinds: the patterns of the number in a download's name (`file_names.downloads`); by default all known patterns.
     """
 
@@ -193,13 +192,11 @@ class Roster:
         """Return the row that a name fits.
 
         A name that is a number, a single letter or a word of the course by chance can cause doubt, but never decides.
-        The text
-        after a platform's number is chosen by the learner and is ignored.
+        The text after a platform's number is chosen by the learner and is ignored.
 
         Args:
             at_an_end: whether a name not given by a platform may also begin or end with one learner's name in full
-                words, as
-                in `ada_02_attention` and `homework-ada`. The longest name counts: `Anna Lane` is not `anna`.
+                words, as in `ada_02_attention` and `homework-ada`. The longest name counts: `Anna Lane` is not `anna`.
         """
         rows, meant = self._rows(name), downloads(name, *self._kinds)
         if at_an_end and len(meant) > 1 and not self._is_surely_one(meant):

@@ -85,26 +85,22 @@ def find_handed_in(
     earns no points. So `submitted/NAME/ASSIGNMENT/x.ipynb` works. Other items are reported as not taken.
 
     A single zip file is read like such a folder. If there are several paths, each is one submission. Notebooks are
-    found at
-    any depth and inside zip files. Names that begin with a dot, `__MACOSX` and installed packages are skipped.
+    found at any depth and inside zip files. Names that begin with a dot, `__MACOSX` and installed packages are skipped.
 
     Items that a learning platform assigns to one learner, by file name or in its own files (`platforms`), form one
     submission; a group's items form one for each member. In doubt, two files are two submissions, because a wrong split
-    is
-    visible and a wrong merge is not. Two submissions with one name are distinguished by their folder or a number.
+    is visible and a wrong merge is not. Two submissions with one name are distinguished by their folder or a number.
 
     Args:
         learners: the learners on a roster (`read_roster`). A single folder is then a class. All items of one learner
-            form
-            one submission under the learner's name; an item that fits no learner, or several, is one by itself, and
-            unknown.
+            form one submission under the learner's name; an item that fits no learner, or several, is one by itself,
+            and unknown.
         one_each: treat each item of a class as one submission, whatever its content and name.
         salvage: read damaged files and other formats as far as possible (`repair`).
         unfinished: run the complete statements above a syntax error in a cell, which Python does not.
 
     Errors: ValueError for a path that does not exist or cannot contain a submission, and if there is no submission at
-        all.
-        The content of a submission never raises an error: see `troubles`.
+        all. The content of a submission never raises an error: see `troubles`.
     """
     if not paths:
         raise ValueError("paths is empty: name the notebooks, zip files or folders to be graded")

@@ -56,8 +56,7 @@ def ended_by_signals() -> Iterator[None]:
     """Let SIGTERM and SIGHUP end this block with an exception, as Ctrl-C does, so that everything is cleaned up.
 
     Only the first signal counts: pressing Ctrl-C again does not interrupt the clean-up. Signals that were ignored from
-    the
-    beginning, such as SIGHUP under `nohup`, stay ignored.
+    the beginning, such as SIGHUP under `nohup`, stay ignored.
     """
     if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
         yield

@@ -2,8 +2,8 @@
 
 Each page is one plain HTML file without scripts or requests, and its content policy forbids both. The Jinja2 templates
 are in `templates`. Learners may have written names, feedback and troubles, so templates escape all text and replace
-characters that change text direction or control terminals. Only `Result.picture` is inserted as it is: the trusted
-side draws it from numbers.
+characters that change text direction or control terminals. Only `Result.picture` is inserted as it is: the trusted side
+draws it from numbers.
 """
 
 import re
@@ -65,8 +65,7 @@ def write_reports(
     """Write `report/index.html` for the class and `report/learners/NAME.html` for each learner, below `folder`.
 
     A learner's page does not mention the others or link to any page, so you can give it to the learner. Equal results
-    give
-    equal bytes, in any order.
+    give equal bytes, in any order.
 
     Args:
         titles: the chapters' titles, by number.

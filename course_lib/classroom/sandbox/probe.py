@@ -252,8 +252,7 @@ def require_isolation(worker: Worker) -> Wall:
     """Test from within what the sandbox should prevent, and return the measurements.
 
     Errors: SandboxError that lists the actions not prevented, or the libraries that Python lacks inside. Level none is
-        not
-        refused for the former.
+        not refused for the former.
     """
     measured, came, seen = _tried_from_within(worker)
     holes = [*measured["holes"], *(["it reaches the network (UDP)"] if came else [])]

@@ -40,7 +40,7 @@ class Meter:
     Args:
         pid: the first process, which does not end.
         most: the limit in bytes; exact measurements begin at a quarter of it.
-        apart: whether the processes have their own /tmp, /dev/shm and network, as with bubblewrap. Otherwise files and.
+        apart: whether the processes have their own /tmp, /dev/shm and network, as with bubblewrap. Otherwise files and
             sockets may belong to other processes.
         group: the control group in which the kernel counts, if there is one.
     """
@@ -110,7 +110,7 @@ class Watcher:
     """A thread that measures several times a second and reports the measurements.
 
     Args:
-        which: returns the number of the measured child. `tell` gets it with the measurement, because another child may.
+        which: returns the number of the measured child. `tell` gets it with the measurement, because another child may
             have replaced it by then.
 
     `error` is the exception that ended the thread, if any; from then on nothing is measured.
