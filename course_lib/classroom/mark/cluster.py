@@ -29,7 +29,7 @@ _slots = iter(range(10**9))
 def on_cluster(jobs: Sequence[Job], scheduler: str) -> Iterator[Done]:
     """Yield every job when it is done. A job that fails three times, or has no scheduler for ten minutes, has a fault.
 
-    If the cluster has no workers, a message is printed on stderr and the jobs wait.
+    If the cluster has no workers, a message goes to standard error and the jobs wait.
     Errors: ValueError if `distributed` is not installed, or no scheduler answers at the beginning.
     """
     try:

@@ -34,9 +34,9 @@ def mark(
 
     `worker.doubted` contains the exercises failed by time, memory or a signal.
 
-    An answer may be in any notebook. If several contain one, those of its chapter come first, and among these, the
-    first with an answer. Among versions of one notebook, the best as a whole counts first, and the others fill its
-    gaps. In a notebook, the last answer counts. A notebook only runs if it may answer an open exercise.
+    An answer may be in any notebook. If several contain one, notebooks of its chapter come first, and then the earliest
+    notebook. Among versions of one notebook, the best as a whole counts first, and the others fill its gaps. In a
+    notebook, the last answer counts. A notebook only runs if it may answer an open exercise.
 
     Args:
         seconds: a time limit for the submission, shorter than the worker's.

@@ -28,8 +28,8 @@ class Override:
     Fields:
         learner: an id or name.
         exercise, chapter, total: one of these is set.
-        points: replace the grader's points; None keeps them. Points of an exercise are before weights and lateness,
-            those of a chapter before weights, and the total's points are final.
+        points: replace the grader's points; None keeps them. An exercise's points are before weights and lateness, a
+            chapter's before weights, and the total's are final.
         excused: the item does not count for this learner.
         on_time: ignore lateness in this chapter, or in all.
         why, by: as written in the file.

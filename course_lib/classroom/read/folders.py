@@ -93,7 +93,7 @@ BACKSLASHES = "was packed with backslashes between its folders: they were read a
 OUTSIDE = "has a name that leads out of the archive"
 NOWHERE = (OUTSIDE, TOO_DEEP)
 OTHER_ARCHIVES = (".7z", ".bz2", ".gz", ".rar", ".tar", ".tgz", ".xz")
-LITTER = {"__MACOSX", "__pycache__", ".DS_Store", ".git", ".ipynb_checkpoints", "Thumbs.db", "desktop.ini"}  # no work
+LITTER = {"__MACOSX", "__pycache__", ".DS_Store", ".git", ".ipynb_checkpoints", "Thumbs.db", "desktop.ini"}
 IGNORED = LITTER | {"node_modules", "site-packages", "venv"}
 
 

@@ -267,7 +267,7 @@ class NotebookRun:
         return error
 
     def _is_open(self, name: str, value: Any) -> bool:
-        """Return whether the answer is still a stub, or a wanted name that was imported from the library."""
+        """Return whether the answer is a stub, imported from the library, or not callable although it must be."""
         return value is ... or is_the_librarys(value) or is_stub(value) or (self.wanted[name] and not callable(value))
 
     def _do_without(self, cell: dict, error: ModuleNotFoundError) -> bool:

@@ -225,7 +225,7 @@ def _bubblewrap(stage: Stage, slot: int, control: int, quotas: Quotas) -> list[s
             command += ["--tmpfs", str(mask)]
             masks.append(str(mask))
     command += ["--ro-bind", str(stage.code), INSIDE]
-    for place in masks:  # now, because files bound inside one needed its folder
+    for place in masks:  # only now, because mounts inside a mask had to create their folders
         command += ["--remount-ro", place]
     command += ["--proc", "/proc", "--dev", "/dev", "--size", str(quotas.disk // 4), "--tmpfs", "/dev/shm"]
     command += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp", "--"]
@@ -241,7 +241,7 @@ def _bubblewrap(stage: Stage, slot: int, control: int, quotas: Quotas) -> list[s
 
 
 def _readable(stage: Stage) -> tuple[list[str], list[str]]:
-    """Return the paths that a worker at level none may read, and the folders of which it only sees the names.
+    """Return the paths that a worker at level none may read, and the folders where it only sees names.
 
     The readable ones are Python, installed packages except this course, and the staged library.
     """

@@ -82,7 +82,7 @@ class Installation:
         prefix, base: the environment, and the Python from which it was made (the same without an environment).
         executable: the Python program.
         path: the folders from which Python imports.
-        packages: the folders to which it installs packages.
+        packages: the folders for installed packages.
         libraries: the folders of shared libraries.
         courses: folders or archives that contain the course, including answers.
         root: the root of the file system.
@@ -124,7 +124,7 @@ class Installation:
         for course in self.courses:
             among_packages = _holds_packages(course) or course in {each.resolve() for each in self.packages}
             hidden += [course / part for part in PARTS if (course / part).is_dir()] if among_packages else [course]
-        # Parent folders first: an empty folder laid over a child would be hidden with it.
+        # Parent folders first: a parent mounted later would hide the mount point of its child.
         return sorted({path.resolve() for path in hidden}, key=lambda path: (len(path.parts), path))
 
     @cached_property
