@@ -1,7 +1,7 @@
-"""The course's grader in other people's houses: Gradescope's containers, and GitHub's runners.
+"""Set up the course's grader on other platforms: in Gradescope's containers and on GitHub's runners.
 
-`python -m course_lib autograder` and `workflow` are the doors to this module. In Gradescope's container
-`run_autograder` calls it: `python -m course_lib.classroom.autograder /autograder 3 4`.
+The commands are `python -m course_lib autograder` and `workflow`. In Gradescope's container, `run_autograder` calls
+this module: `python -m course_lib.classroom.autograder /autograder 3 4`.
 """
 
 import argparse
@@ -28,26 +28,27 @@ from course_lib.grading.page.catalogue import EXERCISES
 from course_lib.grading.page.package import left_out, requirements
 
 TEMPLATES = ASSETS / "autograder"
-YEAR_ONE = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip can tell: the same course gives the same bytes
+YEAR_ONE = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip file: the same course gives the same bytes
 NOT_ENDED = "grading did not come to its end. The teacher can start it again, and finds the reason in the output."
 NO_WALL = (
     "sandbox: none. Bubblewrap does not work in this container ({}), so the answers run without protection. "
     "What they can spoil is thrown away with the container, after this one submission."
 )
 SPARE = 60.0  # seconds for starting and writing
-TIMEOUT = 600.0  # seconds that Gradescope gives a submission unless the teacher sets another time
+TIMEOUT = 600.0  # Gradescope's time limit in seconds, unless the teacher sets another one
 
 
 # ----------------------------------------------------------------------------------------------------------- Gradescope
 def write_autograder(root: Path, path: Path, chapters: Sequence[int], index: str = "") -> Path:
-    """Write Gradescope's autograder zip for an assignment of these chapters; returns its path.
+    """Write Gradescope's autograder zip for an assignment of these chapters, and return its path.
 
-    It holds the course, exercises included: it is the teacher's. The same course gives the same bytes.
+    It contains the course including exercises, so only the teacher may have it. The same course gives the same bytes.
 
     Args:
         root: the course's repository, or a learner's package.
-        index: address of a package index that has torch without CUDA, if pip should ask it, too.
-    Errors: ValueError for an unknown chapter, none, a path that does not end in .zip, or a root that is no course.
+        index: the address of an additional package index for pip that has torch without CUDA.
+
+    Errors: ValueError for an unknown chapter, none, a path that does not end in .zip, or a root that is not a course.
     """
     if path.suffix != ".zip":
         raise ValueError(f"{path} should end in .zip: Gradescope takes nothing else")
@@ -79,7 +80,7 @@ def write_autograder(root: Path, path: Path, chapters: Sequence[int], index: str
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the files of the library, without what Python and editors leave behind."""
+    """Return the files of the library, without the files that Python and editors leave behind."""
     found = []
     for place, folders, names in os.walk(folder):
         unwanted = left_out(place, [*folders, *names])
@@ -89,18 +90,18 @@ def _files(folder: Path) -> list[Path]:
 
 
 def run_autograder(root: Path, chapters: Sequence[int], seconds: float = TIMEOUT) -> bool:
-    """Grade `root/submission` into `root/results/results.json`, which is replaced in one moment; True if it was.
+    """Grade `root/submission` into `root/results/results.json`, which is replaced atomically; return whether it was.
 
-    What goes wrong is printed, for the teacher. The file then stays as it was: `run_autograder`, the script, begins
-    with one that has no score, and a submission is never given zero points for a fault of ours.
+    Errors are printed for the teacher, and the file then stays unchanged. The script `run_autograder` begins with a
+    file without a score, so a submission never gets zero points for an error of the grader.
 
     Args:
-        seconds: after which Gradescope ends the run. Answers get less, so that there is a result before.
+        seconds: Gradescope's time limit. Answers get less, so that there is a result before it ends.
     """
     began = time.monotonic()
     try:
         with tempfile.TemporaryDirectory() as scratch:
-            # A folder in a folder is one submission, whatever is in it.
+            # A folder inside a folder is one submission, whatever it contains.
             handed_in = Path(scratch, "class", "submission")
             shutil.copytree(root / "submission", handed_in, symlinks=True, ignore=_special)
             submissions = find_submissions([handed_in.parent])
@@ -127,20 +128,21 @@ def run_autograder(root: Path, chapters: Sequence[int], seconds: float = TIMEOUT
 
 
 def _special(folder: str, names: list[str]) -> list[str]:
-    """Return what is neither file nor folder nor link: to copy a pipe is to wait for ever."""
+    """Return the names of entries that are not files, folders or links: copying a pipe would never end."""
     modes = {name: os.lstat(os.path.join(folder, name)).st_mode for name in names}
     return [name for name, mode in modes.items() if stat.S_IFMT(mode) not in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)]
 
 
 # --------------------------------------------------------------------------------------------------------------- GitHub
 def write_workflow(path: Path, chapters: Sequence[int], course: str, index: str = "") -> Path:
-    """Write a GitHub Actions workflow, `.github/workflows/grade.yml` in a learner's repository; returns its path.
+    """Write a GitHub Actions workflow, `.github/workflows/grade.yml` in a learner's repository, and return its path.
 
     Args:
         course: the public repository with the learner's package (`release`) from which the runner installs the grader,
             OWNER/NAME@REF. REF is a tag or a commit, so that no push changes how answers are graded.
-        index: as for `write_autograder`.
-    Errors: ValueError for an unknown chapter, none, or a course that does not read OWNER/NAME@REF.
+        index: as in `write_autograder`.
+
+    Errors: ValueError for an unknown chapter, none, or a course that is not OWNER/NAME@REF.
     """
     repository, reference = _require_course(course)
     words = {"COURSE_REPOSITORY": repository, "COURSE_REF": json.dumps(reference)}
@@ -152,9 +154,9 @@ def write_workflow(path: Path, chapters: Sequence[int], course: str, index: str 
 
 # --------------------------------------------------------------------------------------------------------- Classroom 50
 def write_classroom50_autograder(path: Path, chapters: Sequence[int], course: str, index: str = "") -> Path:
-    """Write the `autograder.py` of an assignment for Classroom 50; returns its path.
+    """Write the `autograder.py` of an assignment for Classroom 50, and return its path.
 
-    It holds no answers: the course comes from a public repository, as in `write_workflow`, whose arguments these are.
+    It contains no answers: the course comes from a public repository. The arguments are those of `write_workflow`.
     Source: Classroom 50's wiki, Advanced Autograding, "Contract" and "The result.json contract".
     """
     if path.suffix != ".py":

@@ -1,4 +1,4 @@
-"""`python -m course_lib grade`: its arguments, and what it says. What it needs is imported when it runs."""
+"""Run `python -m course_lib grade`: parse its arguments and print its messages. Imports happen when needed."""
 
 import argparse
 import math
@@ -13,7 +13,7 @@ from pathlib import Path
 from course_lib.classroom.report.console import Console, Signalled, ended_by_signals
 from course_lib.classroom.report.outputs import FORMATS, worksheets
 
-OWN = (".lock", "marks.jsonl", "run.json")  # of a run, in the folder of its results, opened where they are
+OWN = (".lock", "marks.jsonl", "run.json")  # a run's own files in the folder of its results, opened in place
 
 DESCRIPTION = """\
 Grades notebooks that you should not trust: learners' code runs in a sandbox, without network and without access to your
@@ -181,7 +181,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _counting(arguments: argparse.Namespace):
-    """Return what decides what the points count: a policy, and when each handed in; None if nothing does."""
+    """Return the policy and the times of submission that determine the final points; None without either."""
     from course_lib.classroom.course_file import find_course_file
     from course_lib.classroom.mark.policy import Policy
     from course_lib.classroom.read.times import read_times
@@ -208,11 +208,11 @@ def _require_usable(arguments: argparse.Namespace) -> None:
             raise ValueError(f"--out {arguments.out} lies in {path}, as if it were a submission: name a folder outside")
     if arguments.out:
         require_own(arguments.out)
-        from course_lib.classroom.report import pages as report  # noqa: F401  # it needs Jinja: what is missing is said before anything is graded
+        from course_lib.classroom.report import pages as report  # noqa: F401  # needs Jinja: report a missing package before grading
     if arguments.classroom50:
         from course_lib.classroom.export.classroom50 import classroom50_fields
 
-        classroom50_fields()  # said before anything is graded, too
+        classroom50_fields()  # its errors, too, come before grading
     if arguments.confirm and not (sys.stdin and sys.stdin.isatty()):
         raise ValueError(
             "--confirm asks at a terminal, and there is none: look with --manifest first, then leave it out"
@@ -246,7 +246,7 @@ def _grade(arguments: argparse.Namespace, quotas, handed_in, learners: list, cou
     if arguments.moodle and arguments.moodle == term.moodle():
         arguments.moodle = term.moodle(chapters)
     for chapter in worksheets(arguments.moodle):
-        if chapter is not None and chapter not in chapters:  # nobody gets a zero for what nobody was asked
+        if chapter is not None and chapter not in chapters:  # no zeros for chapters that were not assigned
             raise ValueError(f"--moodle {chapter}=…: {named(chapters)} is graded here; name it with --chapters as well")
     require_sheets(arguments, chapters, counting and counting[0].canvas)
     manifest = make_manifest(handed_in, chapters, learners)
@@ -276,7 +276,7 @@ def _grade(arguments: argparse.Namespace, quotas, handed_in, learners: list, cou
 
 
 def require_own(out: Path) -> None:
-    """Raise ValueError if anything that a run writes in this folder is a link: it would write where that leads."""
+    """Raise ValueError if any file of a run in this folder is a link: the run would write to its target."""
     folders = [out / name for name in ("report", "gradescope", "classroom50")]
     for path in [
         *out.glob("*"),
@@ -287,8 +287,10 @@ def require_own(out: Path) -> None:
 
 
 def _asked_of_all(submissions: list, term, due, out: Console) -> list[int]:
-    """Return the released chapters that are asked of everybody: whatever at least half of the class is about, and what
-    is due and handed in by anybody. What somebody has begun and nobody has to have is said."""
+    """Return the released chapters that are graded for everyone, and print the others that some learners have begun.
+
+    A chapter counts if at least half of the class covers it, or if it is due and at least one submission covers it.
+    """
     from course_lib.classroom.mark.class_run import shares
     from course_lib.classroom.read.manifest import chapters as named
 
@@ -306,7 +308,7 @@ def _asked_of_all(submissions: list, term, due, out: Console) -> list[int]:
 
 
 def _marked(arguments: argparse.Namespace, quotas, submissions: list, expected: list, manifest: list, err: Console):
-    """Grade the class, with a bar that says how far it is."""
+    """Grade the class with a progress bar."""
     from tqdm.auto import tqdm
 
     from course_lib.classroom.mark.class_run import mark_class
@@ -329,7 +331,7 @@ def _marked(arguments: argparse.Namespace, quotas, submissions: list, expected: 
             tell=lambda done: bar.update(),
             tell_wall=lambda wall: bar.write(wall.sentence, file=err),
         )
-        bar.update(len(submissions) - bar.n)  # those that were known, or are equal to others
+        bar.update(len(submissions) - bar.n)  # those already known, or equal to others
     return outcome
 
 
@@ -343,7 +345,7 @@ def _told(
     out: Console,
     err: Console,
 ) -> int:
-    """Write the results, then say what became of the class. Returns the exit status."""
+    """Write the results and print a summary of the class. Return the exit status."""
     from course_lib.classroom.mark.policy import apply_policy
     from course_lib.classroom.read.folders import LeftOut
     from course_lib.classroom.read.times import is_late, platform_times
@@ -370,7 +372,7 @@ def _told(
     all_left = [*left, *(LeftOut(name, f"{failed}: {why}") for name, why in outcome.failed.items())]
     paths = []
     try:
-        if arguments.out:  # before anything is said
+        if arguments.out:  # before any output
             columns = policy.canvas if counting else None
             paths = write_results(arguments, outcome.marked, chapters, all_left, manifest, columns, doubts)
     except OSError as error:

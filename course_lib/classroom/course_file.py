@@ -1,6 +1,6 @@
-"""Read `course.toml` with errors that name the line, what was given and what is allowed. `term` says what is in it.
+"""Read `course.toml`. Errors give the line, the value and the allowed values. `term` describes the content.
 
-Nothing here needs torch.
+This module does not need torch.
 """
 
 import re
@@ -12,32 +12,32 @@ from zoneinfo import ZoneInfo
 
 from course_lib.course.contents import CHAPTERS
 
-NAME = "course.toml"  # where a command runs
+NAME = "course.toml"  # in the folder where a command runs
 LIKE = "a date and time with its zone, as in 2026-10-05T23:59:00+02:00"
-YEARS = range(1900, 9000)  # beyond them a date has no next day, or none in every time zone
-LONGEST = 80  # characters of a value that is shown
+YEARS = range(1900, 9000)  # outside this range, a date may have no next day, or none in some time zones
+LONGEST = 80  # characters of a value in a message
 
 
 def find_course_file(given: Path | None = None) -> Path | None:
-    """Return the file that --course names, else course.toml here; None if there is none."""
+    """Return the file given by --course, or else course.toml here; None if there is none."""
     return given or (Path(NAME) if Path(NAME).is_file() else None)
 
 
 def read_course_file(path: Path) -> "Part":
-    """Return the whole file as a table. Errors: ValueError if it cannot be read."""
+    """Return the full file as a table. Errors: ValueError if it cannot be read."""
     try:
         text = path.read_text("utf-8")
         return Part(tomllib.loads(text), str(path), text)
-    except (OSError, ValueError, RecursionError) as error:  # ValueError also for a number of 5,000 digits
+    except (OSError, ValueError, RecursionError) as error:  # also raised for a number of 5,000 digits
         raise ValueError(f"{path} cannot be read ({error}): correct it, or name another file with --course") from error
 
 
 def zone_of(part: "Part") -> ZoneInfo | None:
-    """Return the time zone that `[grading]` names for all moments of the file; None if it names none."""
+    """Return the time zone in `[grading]` for all times in the file; None if there is none."""
     name = part.value("time_zone", str, "")
     try:
         return ZoneInfo(name) if name else None
-    except (OSError, ValueError) as error:  # ZoneInfoNotFoundError is a KeyError of its own
+    except (OSError, ValueError) as error:  # ZoneInfoNotFoundError is a KeyError subclass
         raise part.wrong("time_zone", "is no time zone: give a name as in Europe/Berlin") from error
     except KeyError as error:
         raise part.wrong(
@@ -46,13 +46,12 @@ def zone_of(part: "Part") -> ZoneInfo | None:
 
 
 def later_reading(clock: datetime, zone: ZoneInfo) -> datetime:
-    """Return the moment, in UTC, at which a clock in the zone shows a time: where clocks are changed, the later of the
-    two that may be meant."""
+    """Return the moment, in UTC, at which a clock in the zone shows a time; the later of two when clocks change."""
     return max(clock.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
 
 
 def chapter_number(part: "Part", name: str, key: str = "") -> int:
-    """Read a chapter by its number or its name in the course. key: where it stands, if it is not the key itself."""
+    """Read a chapter by its number or its name in the course. key: the value's key, if it is not the name itself."""
     numbers = {str(number): number for number in range(len(CHAPTERS))}
     numbers |= {chapter.slug: number for number, chapter in enumerate(CHAPTERS)}
     if name not in numbers:
@@ -61,11 +60,13 @@ def chapter_number(part: "Part", name: str, key: str = "") -> int:
 
 
 class Part:
-    """A table of the file. Whatever is asked of it is there in the right type, or an error says what should be.
+    """A table of the file. Values that are read have the right type, or an error describes the expected one.
 
     Args:
-        where: the file and the names of the tables around. text: of the whole file. name: "grading.late" in its head.
-        number: which one of that name it is, from 1.
+        where: the file and the names of the surrounding tables.
+        text: the full file.
+        name: the table's name in its head, such as "grading.late".
+        number: the position among tables of that name, from 1.
     """
 
     def __init__(self, data: Any, where: str, text: str, name: str = "", number: int = 1):
@@ -79,7 +80,7 @@ class Part:
         return ValueError(f"{self.where}{f', line {line}' if line else ''}: {key}{given} {why}")
 
     def _line(self, key: str) -> int:
-        """Return the line of a key, or that of the table's head; 0 where it cannot be told (dotted, inline tables)."""
+        """Return the line of a key, or of the table's head; 0 if it is unknown (dotted keys, inline tables)."""
         seen, head = 0, 0
         for number, line in enumerate(self._text.splitlines(), start=1):
             bare = line.partition("#")[0].strip()
@@ -118,15 +119,15 @@ class Part:
 
     def number(self, key: str, least: float, most: float, default: float | None = None) -> float:
         value = self.data.get(key, default)
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most:  # NaN is neither
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most:  # NaN fails both
             return float(value)
         raise self.wrong(key, f"must be a number from {least:g} to {most:g}")
 
     def day(self, key: str, zone: ZoneInfo | None) -> datetime:
-        """Return the moment, in UTC, at which a date begins, or a date and time. Without a zone: this machine's."""
+        """Return a date and time as a moment in UTC; a date begins at midnight. The default zone is this machine's."""
         value = self.data.get(key)
         try:
-            if isinstance(value, date):  # as is a datetime
+            if isinstance(value, date):  # a datetime is also a date
                 moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
                 return (moment if moment.tzinfo or not zone else moment.replace(tzinfo=zone)).astimezone(UTC)
         except (OverflowError, OSError):
@@ -134,8 +135,10 @@ class Part:
         raise self.wrong(key, "must be a date without quotes, as in 2026-10-05, or with a time, 2026-10-05T08:00:00")
 
     def time(self, key: str, zone: ZoneInfo | None, is_due: bool = False) -> datetime:
-        """Return a moment in UTC, in which seconds are counted; days are counted by the clock of the time zone
-        (`mark.policy`). Where clocks show a time twice, work `is_due` at the later of the two moments."""
+        """Return a moment in UTC, which counts seconds. Days are counted by the zone's clock (`mark.policy`).
+
+        If clocks show a time twice, work that `is_due` then may come until the later moment.
+        """
         value = self.data.get(key)
         if isinstance(value, datetime) and value.year in YEARS:
             if value.tzinfo:
@@ -148,6 +151,6 @@ class Part:
 def _shown(value: object) -> str:
     try:
         text = value.isoformat() if isinstance(value, date) else repr(value)
-    except ValueError:  # a number of thousands of digits
+    except ValueError:  # a number with thousands of digits
         return "(a very long number)"
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} …"

@@ -1,4 +1,4 @@
-"""What grading yields, as plain data: written to disk, read back and compared."""
+"""The results of grading as plain data: written to disk, read back and compared."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -8,16 +8,19 @@ from course_lib.grading.result import Result
 
 
 def rounded(points: float) -> str:
-    """Return points as people read them, to the hundredth: "4.4", "7"."""
+    """Return points rounded to the hundredth for display: "4.4", "7"."""
     return f"{points:.2f}".rstrip("0").rstrip(".")
 
 
 @dataclass(frozen=True)
 class Counted:
-    """What a submission's points count once weights, lateness and a person's word are applied.
+    """A submission's final points, after weights, lateness and manual decisions.
 
-    Fields: earned, points, of all · chapters, number -> (earned, points) · notes, in sentences why this is not what the
-    grader gave · excused, the chapters that do not count for this learner, by a person's word.
+    Fields:
+        earned, points: of all chapters.
+        chapters: number -> (earned, points).
+        notes: sentences on why these differ from the grader's points.
+        excused: the chapters that a manual decision excludes for this learner.
     """
 
     earned: float
@@ -29,14 +32,20 @@ class Counted:
 
 @dataclass(frozen=True)
 class GradedSubmission:
-    """One submission, graded.
+    """One graded submission.
 
-    Fields: name, that of the folder, zip or notebook · digest, the SHA-256 of what was handed in · results, one for
-    every expected exercise in the course's order · troubles, what could not be read or run, in sentences · texts, what
-    was written, by the id of the reflection · learner, the id of whose it is, if that is known · salvaged, in
-    sentences, what was read or run although it is not as it should be · asks, in sentences what a teacher should look
-    at, for answers may be lost · counted, where a policy was applied; it is
-    never written to the journal. All text may hold anything that a learner wrote: whoever shows it escapes it.
+    Fields:
+        name: of the folder, zip or notebook.
+        digest: the SHA-256 of the content.
+        results: one for every expected exercise, in the course's order.
+        troubles: sentences on parts that could not be read or run.
+        texts: the texts of reflections, by exercise id.
+        learner: the learner's id, if known.
+        salvaged: sentences on repairs made in order to read or run it.
+        asks: sentences on points that a teacher should check, because answers may be lost.
+        counted: the final points, if a policy was applied; never written to the journal.
+
+    Any text may come from a learner: escape it before you show it.
     """
 
     name: str
@@ -59,11 +68,11 @@ class GradedSubmission:
 
     @property
     def final(self) -> tuple[float, float]:
-        """Return (earned, points) as they count."""
+        """Return the final (earned, points)."""
         return (self.counted.earned, self.counted.points) if self.counted else (self.earned, self.points)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold, without what a policy makes of it; `from_dict` reads it back."""
+        """Return JSON-compatible data without the policy's results; `from_dict` reads it back."""
         data = asdict(self)
         del data["counted"]
         return data

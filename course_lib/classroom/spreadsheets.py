@@ -1,4 +1,4 @@
-"""CSV as spreadsheets and learning platforms read and write it: cells that nothing calculates, sheets given back."""
+"""Read and write CSV for spreadsheets and learning platforms: no cell becomes a formula, and sheets keep their form."""
 
 import codecs
 import csv
@@ -10,13 +10,13 @@ from pathlib import Path
 from course_lib.classroom.graded_submission import GradedSubmission, rounded
 from course_lib.classroom.text import chapter_of, sanitized, save_text
 
-# A spreadsheet calculates a cell that begins so, whatever spaces and quotes stand before. Where its separator is not
-# ours (";" in much of Europe) it also cuts our cells there and at line ends: a part may begin a cell as well.
+# A spreadsheet evaluates a cell with this beginning, whatever spaces and quotes precede it. With another separator (";"
+# in much of Europe), it also splits our cells there and at line ends, so a part may begin a cell as well.
 FORMULA = re.compile(r"^(?=[\t\n])|(^|[\n;\t])(?=[\s\"'\ufeff\u200b]*[=+\-@＝＋－＠])")
 
 
 def spreadsheet_cell(text: str) -> str:
-    """Return text in which a spreadsheet finds no formula: an apostrophe stands before what would begin one."""
+    """Return text without formulas for a spreadsheet: an apostrophe is put before each possible beginning of one."""
     return FORMULA.sub(r"\1'", sanitized(text))
 
 
@@ -27,9 +27,9 @@ def csv_text(rows: Iterable[Sequence], delimiter: str = ",") -> str:
 
 
 class Sheet:
-    """A CSV file as another program exported it, to be given back as it was but for some cells.
+    """A CSV file exported by another program, to be returned unchanged except for some cells.
 
-    Values that are not ours stay as they are, also what looks like a formula: they come from that program.
+    Other values stay as they are, even if they look like formulas, because they come from that program.
     """
 
     def __init__(self, path: Path, what: str):
@@ -43,7 +43,7 @@ class Sheet:
                 "with a spreadsheet program, or save it as CSV UTF-8"
             ) from error
         self.path = path
-        # With the mark, or without it, as it came: Moodle passes over it, Canvas wants what Canvas wrote.
+        # Keep the mark as it is: Moodle skips it, and Canvas expects its own form.
         self._encoding = "utf-16" if is_wide else "utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-8"
         first = text.partition("\n")[0]
         self._delimiter = max(",;\t", key=first.count)  # Canvas writes ";" for some languages
@@ -59,7 +59,7 @@ class Sheet:
         return next((self.header.index(name) for name in names if name in self.header), None)
 
     def values(self, row: Sequence[str], *names: str) -> list[str]:
-        """Return the cells of a row in those of these columns that there are."""
+        """Return the cells of a row in those of these columns that exist."""
         return [row[self.header.index(name)] for name in names if name in self.header]
 
     def save(self, path: Path) -> Path:
@@ -67,7 +67,7 @@ class Sheet:
 
 
 def points_of(marked: GradedSubmission, chapter: int | None = None) -> tuple[float, float]:
-    """Return (earned, points) as they count, of all or of one chapter."""
+    """Return the final (earned, points), of all chapters or of one."""
     if chapter is None:
         return marked.final
     if marked.counted:
@@ -77,10 +77,10 @@ def points_of(marked: GradedSubmission, chapter: int | None = None) -> tuple[flo
 
 
 def scaled(marked: GradedSubmission, maximum: float, chapter: int | None = None, excused: str = "") -> str:
-    """Return the share of the points, of `maximum`, to the hundredth: LMSs show no more.
+    """Return the points scaled to `maximum`, rounded to the hundredth, because LMSs show no more digits.
 
-    Where a policy leaves no points to be had, there is no share, and a zero would be a mark: then `excused`, as the LMS
-    writes it, for who is excused, and nothing for everybody else.
+    If the policy leaves no points, a zero would be a mark. Then an excused learner gets `excused`, the LMS's word for
+    it, and other learners get an empty text.
     """
     earned, points = points_of(marked, chapter)
     if points:
@@ -92,7 +92,7 @@ def scaled(marked: GradedSubmission, maximum: float, chapter: int | None = None,
 
 
 def amount(text: str) -> float | None:
-    """Read a number in a gradebook, "1,000.00" or "1.000,00" or "10"; None if it is none."""
+    """Read a number in a gradebook, "1,000.00" or "1.000,00" or "10"; None if it is not a number."""
     text = text.strip()
     if not re.fullmatch(r"\d[\d.,]*", text):
         return None

@@ -1,7 +1,7 @@
-"""A term, as `course.toml` describes it: `[course]` has chapters, dates, class and platform, `[grading]` the policy.
+"""Read a term from `course.toml`: `[course]` has chapters, dates, class and platform, `[grading]` the policy.
 
-`release`, `plan` and `grade` read it here. An option on the command line overrides the file. Every error names the
-file, the line if it is known, what was given and what is allowed.
+`release`, `plan` and `grade` use it. A command-line option overrides the file. Every error gives the file, the line if
+it is known, the value and the allowed values.
 """
 
 import argparse
@@ -17,8 +17,8 @@ from course_lib.classroom.report.outputs import FORMATS
 from course_lib.course.contents import CHAPTERS
 from course_lib.grading.page.catalogue import EXERCISES
 
-# What `grade` writes for a platform, as its options call it. Classroom 50 and nbgrader take points only from their own
-# runs, and no file is known that Blackboard or Brightspace would import: for them a graded class is a table.
+# The formats that `grade` writes for a platform, as its options call them. Classroom 50 and nbgrader only take points
+# from their own runs, and Blackboard and Brightspace have no known import format: for them, a graded class is a table.
 PLATFORMS = {
     "canvas": "canvas",
     "moodle": "moodle",
@@ -28,17 +28,21 @@ PLATFORMS = {
     "blackboard": "csv",
     "brightspace": "csv",
 }
-ALWAYS = datetime.min.replace(tzinfo=UTC)  # of a chapter without a date
+ALWAYS = datetime.min.replace(tzinfo=UTC)  # for a chapter without a date
 
 
 @dataclass(frozen=True)
 class Term:
-    """What `[course]` says; without it, all chapters from the beginning, and nothing else.
+    """The content of `[course]`; without it, all chapters from the beginning and no other setting.
 
-    Fields: chapters, by number the moment, in UTC, from which a chapter is the class's · platform, one of `PLATFORMS`,
-    or "" · roster, a CSV of the class · gradebook, Canvas's export or Moodle's worksheet · worksheets, Moodle's by
-    chapter, where each is an assignment · columns, "total" or "chapters", "" if nothing is said · zone, of
-    the dates; None: this machine's.
+    Fields:
+        chapters: by number, the moment (UTC) at which the class gets a chapter.
+        platform: one of `PLATFORMS`, or "".
+        roster: a CSV of the class.
+        gradebook: Canvas's export or Moodle's worksheet.
+        worksheets: Moodle's by chapter, if each chapter is an assignment.
+        columns: "total", "chapters", or "" if not set.
+        zone: the time zone of the dates; None: this machine's.
     """
 
     chapters: Mapping[int, datetime] = field(default_factory=lambda: {each.number: ALWAYS for each in CHAPTERS})
@@ -51,19 +55,19 @@ class Term:
 
     @property
     def is_dated(self) -> bool:
-        """Say whether the file names chapters at all."""
+        """Return whether the file lists chapters at all."""
         return self.chapters != Term().chapters
 
     @property
     def dates(self) -> dict[int, str]:
-        """Return the days on which chapters come, by number, in words and in the file's time zone; of no others."""
+        """Return the release days of chapters with dates, by number, in words and in the file's time zone."""
         days = {number: each.astimezone(self.zone) for number, each in self.chapters.items() if each != ALWAYS}
         return {number: f"{day.day} {day:%B} {day.year}" for number, day in sorted(days.items())}
 
     def moodle(self, chapters: Sequence[int] | None = None) -> list[str]:
-        """Return Moodle's worksheets as `grade --moodle` takes them, by default those that have been exported yet.
+        """Return Moodle's worksheets as `grade --moodle` takes them, by default all that exist so far.
 
-        Errors: ValueError if that of one of the `chapters` has not.
+        Errors: ValueError if the worksheet of one of the `chapters` does not exist yet.
         """
         if not self.worksheets:
             return [str(self.gradebook)] if self.gradebook else []
@@ -77,16 +81,16 @@ class Term:
         return [f"{each}={self.worksheets[each]}" for each in there]
 
     def released(self, moment: datetime | None = None) -> list[int]:
-        """Return the chapters that the class has by a moment, by default now, in the order of the course."""
+        """Return the chapters that the class has at a moment, by default now, in the order of the course."""
         moment = moment or datetime.now(UTC)
         return sorted(number for number, begins in self.chapters.items() if begins <= moment)
 
 
 def read_term(path: Path | None) -> Term:
-    """Return the term of a file; the usual one if there is no file, or no `[course]` in it.
+    """Return the term of a file; the default term without a file or without `[course]` in it.
 
-    Paths in it are seen from the file's own folder.
-    Errors: ValueError that names the file, the line if it can be told, the key, what was given and what is allowed.
+    Paths in the file are relative to its folder.
+    Errors: ValueError that gives the file, the line if known, the key, the value and the allowed values.
     """
     if path is None:
         return Term()
@@ -123,11 +127,11 @@ def read_term(path: Path | None) -> Term:
 
 
 def apply_term(term: Term, arguments: argparse.Namespace) -> list[str]:
-    """Fill in what the command line of `grade` leaves open; returns in words what came from the file.
+    """Fill in settings missing from the command line of `grade`; return in words the settings taken from the file.
 
-    A format that is asked for stands in place of the platform's; without --out there is nothing to write. Canvas gets a
-    column for each chapter where chapters have dates: one for all would be another each week.
-    Errors: ValueError for a platform that needs a file which is not named.
+    A requested format replaces the platform's; without --out, nothing is written. If chapters have dates, Canvas gets a
+    column for each: a single column would change its meaning each week.
+    Errors: ValueError for a platform that needs a file which is not given.
     """
     told = []
     sheets = [path for path in (term.gradebook, *term.worksheets.values()) if path and path.is_file()]
@@ -169,9 +173,9 @@ def _chapters(part: Part, zone: ZoneInfo | None) -> dict[int, datetime]:
 
 
 def read_policy(path: Path) -> Policy:
-    """Return the policy in `[grading]` of a file; one that changes nothing if there is no such part.
+    """Return the policy in `[grading]` of a file; without that part, one that changes nothing.
 
-    Errors: ValueError that names the file, the line if it can be told, the key, what was given and what is allowed.
+    Errors: ValueError that gives the file, the line if known, the key, the value and the allowed values.
     """
     part = read_course_file(path).part("grading")
     part.require_known("weights", "due", "late", "override", "handed_in", "canvas", "time_zone")
@@ -214,7 +218,7 @@ def _override(part: Part) -> Override:
         raise part.wrong("learner", "must name the learner, by id or by name")
     if bool(words["exercise"]) + ("chapter" in part.data) + total != 1:
         raise part.wrong("exercise", "must name an exercise, or `chapter` a chapter, or `total = true`: one of them")
-    chapter, most = None, 1e6  # how much there is in all is known when the policy is applied
+    chapter, most = None, 1e6  # the total is only known when the policy is applied
     if words["exercise"]:
         if words["exercise"] not in EXERCISES.entries:
             raise part.wrong("exercise", "is no exercise of the course")

@@ -1,4 +1,4 @@
-"""What all products share: text that every program takes for text, and files written whole or not at all."""
+"""Shared tools for all products: text that every program can read safely, and files written in full or not at all."""
 
 import json
 import re
@@ -16,16 +16,16 @@ from course_lib.grading.result import Result
 COURSE = "Transformers, Measured"
 
 ESCAPE_SEQUENCE = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, moves
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, cursor movements
     r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # titles, links
     r"|\x1b.?"
 )
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # the last two turn the reading order
-NO_CHARACTER = re.compile(r"[\ud800-\udfff\ufffe\uffff]")  # neither UTF-8 nor XML 1.0 has them
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # the last two: text direction
+NO_CHARACTER = re.compile(r"[\ud800-\udfff\ufffe\uffff]")  # not allowed in UTF-8 or XML 1.0
 
 
 def sanitized(text: str) -> str:
-    """Return text that every program takes for text: lines and tabs stay, other control characters and colours go."""
+    """Return text that is safe for every program: lines and tabs stay, colours and control characters go."""
     text = ESCAPE_SEQUENCE.sub("", text)
     text = re.sub(r"\r\n?|[\u2028\u2029]", "\n", text)
     return without_towers(NO_CHARACTER.sub("\ufffd", CONTROL.sub("", text)))
@@ -65,7 +65,7 @@ def score(earned: int, points: int) -> str:
 
 
 def told_points(marked: GradedSubmission, chapter: int | None = None) -> list[str]:
-    """Return in sentences what was earned, in all or in one chapter, and with a policy what that counts and why."""
+    """Return sentences on the points earned, in all or in one chapter, and on the final points under a policy."""
     results = [each for each in marked.results if chapter is None or chapter_of(each.exercise_id) == chapter]
     said = [f"{score(sum(each.earned for each in results), sum(each.points for each in results))}."]
     if counted := marked.counted:

@@ -1,6 +1,6 @@
-"""Results for other programs, a module for each product.
+"""Export results to other programs, with a module for each product.
 
-Every `write_...` takes the submissions' results and a folder, writes each file whole or not at all, and returns its
-files. Equal results give equal bytes: no times, a fixed order. Names and feedback may hold anything that a learner
-wrote; what the program that reads the file could take for a command, a formula, a tag or a path is made harmless.
+Every `write_...` takes the submissions' results and a folder, writes each file completely or not at all, and returns
+its files. Equal results give equal bytes: there are no times, and the order is fixed. Text from learners is made
+harmless where the other program could read it as a command, formula, tag or path.
 """

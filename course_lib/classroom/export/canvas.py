@@ -1,4 +1,4 @@
-"""Canvas: a gradebook to import, new or filled in."""
+"""Write a gradebook for import into Canvas, either new or filled in."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,25 +21,24 @@ def write_canvas(
     chapters: Mapping[int, str] | None = None,
     named: Mapping[int, str] | None = None,
 ) -> list[Path]:
-    """Write `canvas.csv`, for Grades › Import in Canvas; and `canvas_unmatched.csv` if a submission found no row.
+    """Write `canvas.csv`, for Grades › Import in Canvas, and `canvas_unmatched.csv` for submissions without a row.
 
     Args:
-        title, assignment_id: of the assignment: its column is "title (assignment_id)", which may also be the title.
-            Without an id, Canvas makes a new assignment of this title.
-        gradebook: the gradebook as Canvas exported it. A submission belongs to the row whose ID, SIS User ID, SIS Login
-            ID or Student its learner or name is, or whose ID stands in the name that Canvas gives a downloaded file
-            (lastfirst_12345_678_file). One column is filled, scaled to its Points Possible; rows without a submission
-            and all other columns stay. Without a gradebook the submissions' names stand in the column Student, and
-            Canvas asks whom it does not know.
-        chapters: titles by number. Then each chapter has a column of its own in place of the one for all: "Attention",
-            "Attention (123)", or either after "Chapter 2 · ".
-        named: how the gradebook calls the columns of some of them. Such a column must be there.
+        title, assignment_id: the assignment's column is "title (assignment_id)", which may also be given as the title.
+            Without an id, Canvas makes a new assignment with this title.
+        gradebook: the gradebook as Canvas exported it. A submission matches a row by ID, SIS User ID, SIS Login ID or
+            Student, or by the ID in the name of a downloaded file (lastfirst_12345_678_file). One column is filled,
+            scaled to its Points Possible. Rows without a submission and all other columns stay. Without a gradebook,
+            the column Student contains the submissions' names, and Canvas asks about unknown ones.
+        chapters: titles by number. Then each chapter has its own column instead of one for all: "Attention", "Attention
+            (123)", or either after "Chapter 2 · ".
+        named: the names of some chapters' columns in the gradebook. These columns must exist.
 
-    Who is excused gets EX. Source: Canvas's lib/gradebook_importer.rb: a column is an assignment's by the number at its
-    end, then by its whole title; a row is a person's by ID, then by SIS ids, then by name.
+    An excused learner gets EX. Source: Canvas's lib/gradebook_importer.rb, which matches columns by the number at the
+    end, then by the full title, and rows by ID, then by SIS ids, then by name.
 
-    Errors: ValueError if the gradebook is none, or its column is read only, is not there or is of two chapters, or two
-        columns may be meant.
+    Errors: ValueError if the file is not a gradebook; if its column is read-only, missing or shared by two chapters; or
+        if two columns match.
     """
     wanted: list[tuple[str, str, int | None]] = [(*_title_and_id(title, str(assignment_id).strip()), None)]
     if chapters:
@@ -54,7 +53,7 @@ def write_canvas(
         for each in in_order(marked):
             cells = [scaled(each, points, chapter, excused="EX") for points, (_, _, chapter) in zip(most, wanted)]
             rows.append([spreadsheet_cell(one_line(each.name)), *empty, *cells])
-        # No byte order mark: Canvas would read it as the beginning of "Student".
+        # No byte order mark: Canvas would read it as part of "Student".
         return [save_text(folder / "canvas.csv", csv_text([head, ["    Points Possible", *empty, *most], *rows]))]
 
     sheet = Sheet(gradebook, "a Canvas gradebook")
@@ -82,19 +81,19 @@ def write_canvas(
 
 
 def columns_of(gradebook: Path) -> list[str]:
-    """Return the columns of a gradebook that may be an assignment's."""
+    """Return the columns of a gradebook that may belong to an assignment."""
     header = Sheet(gradebook, "a Canvas gradebook").header
     return header[header.index("Section") + 1 :]
 
 
 def _most(marked: Sequence[GradedSubmission], chapter: int | None) -> float:
-    """Return the points that there are, as a whole number where they are one."""
+    """Return the maximum points, as an int if the number is whole."""
     most = max((points_of(each, chapter)[1] for each in marked), default=0)
     return int(most) if most == int(most) else most
 
 
 def _points_possible(sheet: Sheet, possible: list[str] | None, column: int, points: float) -> float:
-    """Return what Canvas says a column has; where it says nothing, fill it. Errors: ValueError if it is read only."""
+    """Return Canvas's maximum points of a column; fill them in if empty. Errors: ValueError if read-only."""
     if possible is None:
         return points
     if "read only" in possible[column]:
@@ -104,11 +103,11 @@ def _points_possible(sheet: Sheet, possible: list[str] | None, column: int, poin
     given = amount(possible[column])
     if given is None:
         possible[column] = str(points)
-    return given or points  # of no points: the scores stand as they are
+    return given or points  # without points, the scores stay unscaled
 
 
 def _title_and_id(title: str, id: str = "") -> tuple[str, str]:
-    """Part "Attention (123)" into the title and the assignment's number, which is "" where there is none."""
+    """Split "Attention (123)" into the title and the assignment's number, or "" without a number."""
     title = one_line(title)
     if not id and (both := re.fullmatch(r"(.*) \((\d+)\)", title)):
         return both[1], both[2]
@@ -116,7 +115,7 @@ def _title_and_id(title: str, id: str = "") -> tuple[str, str]:
 
 
 def _canvas_column(sheet: Sheet, title: str, assignment_id: str, chapter: int | None, must: bool) -> int:
-    """Return the column of the assignment; a new one at the end if there is none, unless it must be there."""
+    """Return the assignment's column. If it is missing, add one at the end, unless `must` is set."""
     name = f"{title} ({assignment_id})" if assignment_id else title
     heads = [(i, head) for i, head in enumerate(sheet.header) if i > sheet.header.index("Section")]
     columns = [i for i, head in heads if head == name or (assignment_id and head.endswith(f" ({assignment_id})"))]
@@ -124,7 +123,7 @@ def _canvas_column(sheet: Sheet, title: str, assignment_id: str, chapter: int | 
         titles = {title, f"Chapter {chapter} · {title}"} if chapter is not None else {title}
         plain = [(i, re.sub(r" \(\d+\)$", "", head)) for i, head in heads]
         columns = [i for i, head in plain if head in titles]
-        if not columns and chapter is not None:  # its short name, as the commands call it: "Attention"
+        if not columns and chapter is not None:  # its short name, as in the commands: "Attention"
             short = CHAPTERS[chapter].slug.replace("_", " ")
             columns = [i for i, head in plain if head.casefold().replace("-", " ") == short]
     if must and not columns:
@@ -143,7 +142,7 @@ def _canvas_column(sheet: Sheet, title: str, assignment_id: str, chapter: int | 
 
 
 def _canvas_names(sheet: Sheet, row: Sequence[str]) -> list[str]:
-    """Return all by which a learner's submission may be named: "Lovelace, Ada" is also "Ada Lovelace"."""
+    """Return all names of a learner: "Lovelace, Ada" is also "Ada Lovelace"."""
     names = sheet.values(row, "SIS User ID", "SIS Login ID", "Student")
     names.append(" ".join(sheet.values(row, "FirstName", "LastName")))
     names.append(", ".join(sheet.values(row, "LastName", "FirstName")))

@@ -1,4 +1,4 @@
-"""What Classroom 50 reads of a grader: `result.json`, with what its runner says in environment variables."""
+"""Write `result.json`, the file that Classroom 50 reads from a grader, with values from its runner's environment."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 from course_lib.classroom.graded_submission import GradedSubmission
 from course_lib.classroom.text import one_line, sanitized, save_one_each
 
-VARIABLES = {  # field of result.json -> environment variable, as Classroom 50's runner sets it
+VARIABLES = {  # field of result.json -> environment variable set by Classroom 50's runner
     "classroom": "CLASSROOM",
     "assignment": "ASSIGNMENT",
     "submission": "SUBMISSION_TAG",
@@ -18,13 +18,13 @@ VARIABLES = {  # field of result.json -> environment variable, as Classroom 50's
 
 
 def classroom50_fields(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return what environment variables say of a submission. Without REVIEW_URL, COMMIT_URL stands for it.
+    """Return a submission's fields from environment variables. COMMIT_URL replaces a missing REVIEW_URL.
 
-    `datetime` is the moment of submission, which the tag tells ("submit/2026-06-01T14-32-05Z-a1b2c3d"): it is the same
-    however often the submission is graded.
+    `datetime` is the time of submission in the tag ("submit/2026-06-01T14-32-05Z-a1b2c3d"), so grading again does not
+    change it.
 
-    Errors: ValueError that names the variables that are missing, or a tag without a time. An empty field would only be
-    turned down later, when Classroom 50 collects the scores, and the learner would seem not to have submitted.
+    Errors: ValueError that lists the missing variables, or for a tag without a time. Otherwise Classroom 50 would
+        reject an empty field later, when it collects scores, and the learner would seem not to have submitted.
     """
     if missing := sorted(name for name in VARIABLES.values() if not environ.get(name)):
         raise ValueError(
@@ -44,11 +44,11 @@ def classroom50_fields(environ: Mapping[str, str] = os.environ) -> dict[str, str
 
 
 def classroom50_result(marked: GradedSubmission, fields: Mapping[str, str]) -> dict:
-    """Return what Classroom 50 reads from `result.json`. fields: those of `classroom50_fields`.
+    """Return the content of `result.json`. fields: from `classroom50_fields`.
 
-    It takes whole points, and not more than there are: what a policy makes of them is rounded to a share of these.
-    Source: its schema, schemas/result-v1.schema.json of foundation50/classroom50; its runner stamps owner,
-    assignment_type and who pushed.
+    Classroom 50 takes whole points up to the maximum, so a policy's points are rounded to a fraction of these.
+    Source: schemas/result-v1.schema.json of foundation50/classroom50. Its runner adds owner, assignment_type and
+        author.
     """
     earned, points = marked.final
     return {
@@ -71,6 +71,6 @@ def classroom50_result(marked: GradedSubmission, fields: Mapping[str, str]) -> d
 def write_classroom50(
     marked: Sequence[GradedSubmission], folder: Path, environ: Mapping[str, str] = os.environ
 ) -> list[Path]:
-    """Write `classroom50/NAME/result.json` for each submission. Errors: as `classroom50_fields`."""
+    """Write `classroom50/NAME/result.json` for each submission. Errors: as in `classroom50_fields`."""
     fields = classroom50_fields(environ)
     return save_one_each(marked, folder / "classroom50", "result.json", lambda each: classroom50_result(each, fields))

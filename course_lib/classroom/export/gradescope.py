@@ -1,4 +1,4 @@
-"""What Gradescope reads of an autograder: `results.json`."""
+"""Write `results.json`, the file that Gradescope reads from an autograder."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,9 +9,9 @@ from course_lib.grading.result import Result
 
 
 def gradescope_result(marked: GradedSubmission, seconds: float | None = None) -> dict:
-    """Return what Gradescope reads from `results.json`. seconds: how long grading took, if it should be shown.
+    """Return the content of Gradescope's `results.json`. seconds: the grading time, if it should be shown.
 
-    All is plain text, which Gradescope shows as it stands.
+    All text is plain, and Gradescope shows it unchanged.
     """
     result = {
         "score": round(marked.final[0], 2),
@@ -41,16 +41,16 @@ def gradescope_result(marked: GradedSubmission, seconds: float | None = None) ->
 
 
 def _output(result: Result, text: str) -> str:
-    """Return what was noted; of a reflection first what was written, above the criteria that whoever reads it ticks."""
+    """Return the feedback; for a reflection, the learner's text followed by the criteria to tick."""
     said = feedback(result)
     return sanitized(f"What was written:\n\n{text}\n\n{said}" if text else said)
 
 
 def gradescope_failure(reason: str) -> dict:
-    """Return what Gradescope reads when a submission could not be graded, by no fault of the learner.
+    """Return the content of `results.json` for a submission that could not be graded through no fault of the learner.
 
-    It has no score and no tests. Gradescope then says that the autograder failed and leaves the submission ungraded: a
-    fault of ours is not a zero.
+    It has no score and no tests. Gradescope then reports a failed autograder and leaves the submission ungraded: an
+    error of the grader is not a zero.
     """
     return {
         "output": f"This submission could not be graded, and that is not its fault: {sanitized(reason)}",

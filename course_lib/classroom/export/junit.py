@@ -1,4 +1,4 @@
-"""`junit.xml`, for whatever reads the results of tests."""
+"""Write `junit.xml`, for programs that read test results."""
 
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, Sequence
@@ -10,12 +10,12 @@ from course_lib.grading.result import SIGNS
 
 
 def write_junit(marked: Sequence[GradedSubmission], folder: Path, about: Mapping[str, str] | None = None) -> list[Path]:
-    """Write `junit.xml` as pytest writes it (xunit2): a test suite per learner, a test case per exercise.
+    """Write `junit.xml` in pytest's format (xunit2): a test suite per learner, a test case per exercise.
 
-    The properties of a suite hold what is told of the run (`about`: which wall there was, say) and the points: "earned"
-    and "points", and "EXERCISE.earned" and "EXERCISE.points" for each (the schema has none in a test case); with a
-    policy also what they count, "counts.earned" and "counts.points". What earned no points is a failure, also what was
-    not answered; an exercise without points that was not answered is skipped.
+    A suite's properties contain facts about the run (`about`, such as the sandbox's level) and the points: "earned" and
+    "points", and "EXERCISE.earned" and "EXERCISE.points", because the schema does not allow them in a test case. With a
+    policy, "counts.earned" and "counts.points" are added. An answer without points is a failure, and so is a missing
+    one. A missing answer to an exercise without points is skipped.
     """
     root = ElementTree.Element("testsuites", name=COURSE)
     for each in in_order(marked):

@@ -1,4 +1,4 @@
-"""Moodle: its grading worksheet, filled in."""
+"""Fill in Moodle's grading worksheet."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,9 @@ from course_lib.grading.judge.show import plural
 from course_lib.grading.result import SIGNS
 
 MOODLE_COLUMNS = ("Identifier", "Grade", "Last modified (grade)", "Feedback comments")
-LONGEST_FEEDBACK = 24_000  # characters; a spreadsheet takes 32,767 in a cell
+LONGEST_FEEDBACK = 24_000  # characters; a spreadsheet cell takes 32,767
 IDENTIFIES = ("Email address", "ID number", "Username")
-MOST_TROUBLES, MOST_OF_A_TROUBLE = 10, 300  # the rest stands in the report
+MOST_TROUBLES, MOST_OF_A_TROUBLE = 10, 300  # the report shows the rest
 
 
 def write_moodle(
@@ -26,21 +26,20 @@ def write_moodle(
     chapters: Mapping[int, str] | None = None,
     chapter: int | None = None,
 ) -> list[Path]:
-    """Write `moodle.csv`, the grading worksheet filled in; and `moodle_unmatched.csv` if a submission found no row.
+    """Write `moodle.csv`, the completed grading worksheet, and `moodle_unmatched.csv` for submissions without a row.
 
-    A worksheet has one grade: that of all, or of one `chapter`, which then stands in the files' names, `moodle_2.csv`.
-    With `chapters`, titles by number, `moodle_chapters.csv` holds a column for each, to be imported in the gradebook
-    (Grades > Import > CSV file), where each column is mapped to a grade item; its maximum should be the chapter's
-    points. Sources: Moodle's mod/assign/feedback/offline/importgradeslib.php and locallib.php.
+    A worksheet has one grade, for all chapters or for one `chapter`; the files' names then contain its number
+    (`moodle_2.csv`). With `chapters`, titles by number, `moodle_chapters.csv` has a column for each. Import it in the
+    gradebook (Grades > Import > CSV file) and map each column to a grade item whose maximum is the chapter's points.
+    Sources: Moodle's mod/assign/feedback/offline/importgradeslib.php and locallib.php.
 
-    A submission belongs to the row whose Identifier ("Participant 12345"), Full name, Email address, ID number or
-    Username its name is, or whose number stands in the name that Moodle gives a downloaded folder ("Full
-    Name_12345_assignsubmission_file"). Grade, scaled to Maximum Grade where there is that column, and Feedback comments
-    are filled; everything else stays, also Last modified (grade), by which Moodle sees that a grade was changed since
-    and leaves it alone. (If it passes over rows that nobody changed, tick "Allow updating records that have been
-    modified more recently in Moodle than in the spreadsheet".)
+    A submission matches a row by Identifier ("Participant 12345"), Full name, Email address, ID number or Username, or
+    by the number in a downloaded folder's name ("Full Name_12345_assignsubmission_file"). Grade, scaled to Maximum
+    Grade if that column exists, and Feedback comments are filled in. Everything else stays, including Last modified
+    (grade), from which Moodle recognizes grades that were changed since and keeps them. (If it skips rows that were not
+    changed, tick "Allow updating records that have been modified more recently in Moodle than in the spreadsheet".)
 
-    Errors: ValueError if the worksheet lacks one of its columns, or its grades are no numbers.
+    Errors: ValueError if the worksheet lacks one of its columns, or its grades are not numbers.
     """
     sheet = Sheet(worksheet, "a Moodle grading worksheet")
     if missing := [name for name in MOODLE_COLUMNS if name not in sheet.header]:
@@ -71,7 +70,7 @@ def write_moodle(
 
 
 def _maximum(sheet: Sheet, row: Sequence[str]) -> float | None:
-    """Return a row's Maximum Grade; None where there is no such column. Errors: ValueError if it is no number."""
+    """Return a row's Maximum Grade; None without such a column. Errors: ValueError if it is not a number."""
     for text in sheet.values(row, "Maximum Grade"):
         given = amount(text)
         if given is None:
@@ -90,10 +89,10 @@ def _chapters_table(
     chapters: Mapping[int, str],
     path: Path,
 ) -> Path:
-    """Write a column for each chapter. Who cannot be named there is added to `left`.
+    """Write a column for each chapter, and add learners who cannot be identified there to `left`.
 
-    Moodle finds a person by one of `IDENTIFIES`. Where that cell is empty it goes on with the person of the row above,
-    so that only columns stand there in which nobody's is. An empty grade is none, and no zero.
+    Moodle finds a person by one of `IDENTIFIES`. If that cell is empty, it uses the person of the row above, so only
+    columns without empty cells are written. An empty grade means no grade, not a zero.
     Source: Moodle's grade/import/csv/classes/load_data.php, `map_user_data_with_value` and `update_grade_item`.
     """
     filled = {
@@ -117,7 +116,7 @@ def _chapters_table(
 
 
 def _moodle_feedback(marked: GradedSubmission, chapter: int | None = None) -> str:
-    """Return what was not solved, of all or of one chapter, as HTML: Moodle takes the comment for it."""
+    """Return the unsolved exercises of all chapters or of one, as HTML, the format of Moodle's comments."""
     results = [each for each in marked.results if chapter is None or chapter_of(each.exercise_id) == chapter]
     troubles = [trouble[:MOST_OF_A_TROUBLE] for trouble in marked.troubles[:MOST_TROUBLES]]
     if more := len(marked.troubles) - len(troubles):
@@ -129,7 +128,7 @@ def _moodle_feedback(marked: GradedSubmission, chapter: int | None = None) -> st
         head = f"{' '.join(SIGNS['failed'][:2])}: {result.title} ({result.exercise_id})"
         block = _html("\n".join([head, *result.sentences, *filter(None, [result.case])]))
         if shown := "\n".join(part for part in (result.evidence, result.sketch) if part):
-            block += f"<pre>{_html(shown)}</pre>"  # numbers below each other
+            block += f"<pre>{_html(shown)}</pre>"  # numbers aligned below each other
         if sum(map(len, blocks)) + len(block) > LONGEST_FEEDBACK:
             blocks.append(_html(f"… and {plural(len(failed) - i, 'exercise')} more that did not pass."))
             break
@@ -140,8 +139,10 @@ def _moodle_feedback(marked: GradedSubmission, chapter: int | None = None) -> st
 
 
 def _html(text: str) -> str:
-    """Escape text, on one line. Also escaped: a backslash, which PHP's reader of CSV would take for the escape of the
-    quote that ends the cell; and what begins a formula, where a spreadsheet would cut the cell at the ";" of an escape.
+    """Escape text, on one line.
+
+    A backslash is also escaped, because PHP's CSV reader would let it escape the closing quote of the cell. So is the
+    beginning of a formula, where a spreadsheet would split the cell at the ";" of an escape.
     """
     text = escape(sanitized(text)).replace("\\", "&#92;").replace("\t", " ").replace("\n", "<br>")
     return re.sub(r"(?<=;)(\s*)([=+\-@＝＋－＠])", lambda found: f"{found[1]}&#{ord(found[2])};", text)

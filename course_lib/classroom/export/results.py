@@ -1,4 +1,4 @@
-"""Every result, as JSON and as a table: `results.json` and `results.csv`."""
+"""Write every result as JSON and as a table: `results.json` and `results.csv`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -22,23 +22,23 @@ def write_json(
     manifest: Sequence[Line] = (),
     about: Mapping[str, str] | None = None,
 ) -> list[Path]:
-    """Write `results.json`, everything in one object:
+    """Write `results.json`, one object with these parts:
 
-    schema         "transformers-measured/results/1"
-    about          of the run: chapters, sandbox (which wall there was, or that there was none), grader (its version),
-                   cases (by which scheme the run's secret seed draws them), wall (what was measured of it before the
-                   first submission; of several runs all, " | " between)
-    submissions    by name: name, learner (the id, "" if it is not known), counted (with the course's policy: earned,
-                   points, chapters, notes, excused [chapter]; null without one), digest, earned, points, troubles
-                   [text], salvaged [text] (what was read or run although it is not as it should be), asks [text] (what
-                   a teacher should look at, because answers may be lost), and results, in the course's order: exercise,
-                   chapter (null if the course no longer has it), title, status (passed, failed, unanswered, written),
-                   earned, points, misconception (text or null), feedback, text (of a reflection what was written,
-                   otherwise null)
-    manifest       whoever and whatever was found, missing or not taken, as in manifest.csv
-    not_taken      what was handed in and has no results: name, why (the end of a sentence that begins with the name)
-    summary        of all: submissions, mean and median share of points (null without submissions), hardest
-                   [exercise, title, share, tried], misconceptions [exercise, name, count]
+    schema         "transformers-measured/results/1".
+    about          the run: chapters; sandbox (its level of isolation, if any); grader (its version); cases (the scheme
+                   that draws them from the run's secret seed); wall (the measurements of the sandbox before the first
+                   submission, those of several runs separated by " | ").
+    submissions    by name: name; learner (the id, "" if unknown); counted (the final points under the course's policy:
+                   earned, points, chapters, notes, excused [chapter]; null without a policy); digest; earned; points;
+                   troubles [text]; salvaged [text] (repairs made in order to read or run it); asks [text] (points that
+                   a teacher should check, because answers may be lost); results.
+      results      in the course's order: exercise, chapter (null if no longer in the course), title, status (passed,
+                   failed, unanswered, written), earned, points, misconception (text or null), feedback, text (of a
+                   reflection, otherwise null).
+    manifest       the learners and items that were found, missing or not taken, as in manifest.csv.
+    not_taken      the items without results: name, why (the end of a sentence that begins with the name).
+    summary        of all: submissions, mean and median fraction of points (null without submissions), hardest
+                   [exercise, title, fraction, attempts], misconceptions [exercise, name, count].
     """
     mean, median = statistics.average(marked) if marked else (None, None)
     content = {
@@ -89,9 +89,9 @@ def _as_object(result: Result, texts: Mapping[str, str]) -> dict:
 def write_csv(marked: Sequence[GradedSubmission], folder: Path, left: Sequence[LeftOut] = ()) -> list[Path]:
     """Write `results.csv`, a row for every exercise of every submission.
 
-    The columns behind them say what the chapter and all count in the course, of how much: what the policy makes of
-    them, and without one the same as the grader gave; and, last, what was salvaged of the submission. What was not
-    taken has one row: the status says so, the feedback says why, and all else is empty.
+    Further columns give the chapter's and the total final points and maxima; without a policy these are the grader's.
+    The last column lists repairs. An item that was not taken has one row, with only a status and the reason as
+    feedback.
     """
     heads = ["exercise", "chapter", "title", "status", "earned", "points", "misconception", "feedback", "text"]
     rows = [["learner", *heads, "id", *COUNTS, "salvaged"]]
@@ -112,5 +112,5 @@ def write_csv(marked: Sequence[GradedSubmission], folder: Path, left: Sequence[L
         + [""] * (len(COUNTS) + 1)
         for each in left
     ]
-    # The byte order mark tells Excel that this is UTF-8: without it, it shows "Zoë" as "ZoÃ«".
+    # The byte order mark tells Excel that this is UTF-8. Without it, Excel shows "Zoë" as "ZoÃ«".
     return [save_text(folder / "results.csv", csv_text(rows), "utf-8-sig")]

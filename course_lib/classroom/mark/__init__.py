@@ -1,1 +1,1 @@
-"""Mark a class: one submission, all of them, on one machine or several; points, weights and lateness."""
+"""Mark one submission or a full class, on one machine or several; apply points, weights and lateness."""

@@ -1,6 +1,6 @@
-"""A class, graded: what is expected, who grades it, and what became of it.
+"""Grade a class: decide which exercises are expected, run the jobs, and collect the results.
 
-Threads over sandboxed workers here (`Slots`), or a Dask cluster (`cluster.py`); both take jobs and give marks.
+The jobs run in threads over sandboxed workers on this machine (`Slots`), or on a Dask cluster (`cluster.py`).
 """
 
 import contextlib
@@ -28,11 +28,11 @@ from course_lib.grading.page.catalogue import EXERCISES, get
 
 @dataclass
 class ClassResult:
-    """A class, graded. failed: name of a submission -> why the machine could not grade it."""
+    """The results of a class. failed: name of a submission -> why the machine could not grade it."""
 
     marked: list[GradedSubmission]
     failed: dict[str, str] = field(default_factory=dict)
-    known: int = 0  # had been graded before
+    known: int = 0  # graded in an earlier run
     seed: int = 0
     peak: int = 0
 
@@ -42,9 +42,9 @@ def expected_exercises(
 ) -> list[Exercise]:
     """Return the exercises that every submission of a class is graded on, in the course's order.
 
-    Without `chapters` and `ids` these are the chapters that at least half of the submissions are about, so that nobody
-    changes what is expected of the others; who handed in nothing is not asked. Submissions that differ in the course's
-    own file name alone (ada_02_attention, ada_03_masks) may be of one learner, and count as one.
+    Without `chapters` and `ids`, these are the chapters that at least half of the submissions cover, so that no single
+    learner changes them. Empty submissions are not counted. Submissions whose names differ only in the course's own
+    part (ada_02_attention, ada_03_masks) may belong to one learner, and count as one.
     Errors: ValueError for a chapter without exercises, for an unknown id, and if nothing is expected.
     """
     known = {exercise.chapter for exercise in EXERCISES.entries.values()}
@@ -66,8 +66,10 @@ def expected_exercises(
 
 
 def shares(submissions: Sequence[Submission]) -> dict[int, float]:
-    """Return for each chapter that has exercises which share of the class is about it; who handed in nothing does not
-    count. Submissions that differ in the course's own file name alone may be of one learner, and count as one."""
+    """Return for each chapter with exercises the fraction of the class that covers it.
+
+    Empty submissions are not counted. Submissions whose names differ only in the course's own part count as one.
+    """
     known = {exercise.chapter for exercise in EXERCISES.entries.values()}
     whose: dict[str, set[int]] = defaultdict(set)
     for submission in submissions:
@@ -92,15 +94,21 @@ def mark_class(
     tell: Callable[[Done], object] = lambda done: None,
     tell_wall: Callable[[Wall], object] = lambda wall: None,
 ) -> ClassResult:
-    """Grade a class into a folder. What is there already is not graded again; equal submissions are graded once.
+    """Grade a class into a folder. Earlier results are kept, and equal submissions are graded once.
 
     Args:
-        submissions, expected: from `find_submissions` and `expected_exercises`. folder: gets run.json and marks.jsonl.
-        sandbox, quotas: as in `Worker`. jobs: workers at a time. resume, seed: as in `Journal`.
-        scheduler: the address of a Dask scheduler, whose workers then do it. begun: called once the folder is known to
-            be this run's. tell: called after every submission. tell_wall: called once, before the first, with what was
-            measured of the sandbox (on a cluster each worker refuses for itself what does not hold).
-    Errors: ValueError and RuntimeError as `Journal`; SandboxError if the sandbox does not work here.
+        submissions, expected: from `find_submissions` and `expected_exercises`.
+        folder: receives run.json and marks.jsonl.
+        sandbox, quotas: as in `Worker`.
+        jobs: the number of workers at a time.
+        resume, seed: as in `Journal`.
+        scheduler: the address of a Dask scheduler whose workers do the grading.
+        begun: called once the folder is reserved for this run.
+        tell: called after every submission.
+        tell_wall: called once, before the first submission, with the measurements of the sandbox. On a cluster, each
+            worker tests its own sandbox instead.
+
+    Errors: ValueError and RuntimeError as in `Journal`; SandboxError if the sandbox does not work here.
     """
     quotas = quotas or Quotas()
     salvage: bool | str = all(submission.salvage for submission in submissions)
@@ -147,7 +155,7 @@ def _done(
     if not jobs:
         return
     if scheduler:
-        from course_lib.classroom.mark.cluster import on_cluster  # needs a package of its own
+        from course_lib.classroom.mark.cluster import on_cluster  # needs an extra package
 
         yield from on_cluster(jobs, scheduler)
         return
@@ -157,7 +165,7 @@ def _done(
 
 
 class _Hurried(Worker):
-    """A worker that drops what it does when the run ends, however long the notebook would still take."""
+    """A worker that stops immediately when the run ends, however long the notebook would still take."""
 
     ending: threading.Event
 
@@ -168,7 +176,7 @@ class _Hurried(Worker):
 
 
 class Slots:
-    """Workers on this machine, one for each thread that grades. seed: of the run."""
+    """Workers on this machine, one for each grading thread. seed: the run's seed."""
 
     def __init__(self, sandbox: str, count: int, quotas: Quotas, seed: int):
         if count < 1:
@@ -201,7 +209,7 @@ class Slots:
         self.stage.close()
 
     def do(self, jobs: Sequence[Job]) -> Iterator[Done]:
-        """Yield every job as it is done; last, and one by one, those that time, memory or a signal has failed."""
+        """Yield every job when it is done. Jobs failed by time, memory or a signal come last and run one by one."""
         doubted: dict[str, Done] = {}
         for done in self._each(jobs, do_job, self.count):
             if done.doubted:

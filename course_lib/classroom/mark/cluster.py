@@ -1,7 +1,7 @@
-"""The same jobs on a Dask cluster: workers may be killed or added, the scheduler restarted; nothing is lost.
+"""Run the jobs on a Dask cluster. Workers may be killed or added and the scheduler restarted; no result is lost.
 
-`pip install distributed` here and on the cluster. What is sent to a cluster is run by it: its machines are trusted, and
-need this course and the sandbox as this one does.
+Run `pip install distributed` here and on the cluster. The cluster's machines execute the jobs and are trusted. Each of
+them needs this course and a working sandbox.
 """
 
 import asyncio
@@ -21,15 +21,15 @@ from course_lib.classroom.sandbox.quotas import Quotas
 from course_lib.classroom.sandbox.remote import Worker
 
 ANSWER = 60.0  # seconds in which a scheduler must answer: a busy one takes more than ten
-PATIENCE = 600.0  # seconds without a scheduler after which the rest is given up
+PATIENCE = 600.0  # seconds without a scheduler before the rest is given up
 _mine = threading.local()
 _slots = iter(range(10**9))
 
 
 def on_cluster(jobs: Sequence[Job], scheduler: str) -> Iterator[Done]:
-    """Yield every job as it is done. A job that fails three times, or finds no scheduler for ten minutes, has a fault.
+    """Yield every job when it is done. A job that fails three times, or has no scheduler for ten minutes, has a fault.
 
-    A cluster without workers is told on stderr, and waited for.
+    If the cluster has no workers, a message goes to standard error and the jobs wait.
     Errors: ValueError if `distributed` is not installed, or no scheduler answers at the beginning.
     """
     try:
@@ -38,10 +38,10 @@ def on_cluster(jobs: Sequence[Job], scheduler: str) -> Iterator[Done]:
         raise ValueError("--scheduler needs `pip install distributed`, here and on the cluster") from error
     todo = {job.key: job for job in jobs}
     faults = dict.fromkeys(todo, 0)
-    doubted: dict[str, Done] = {}  # what time, memory or a signal has failed: it is run again, and then alone
+    doubted: dict[str, Done] = {}  # failed by time, memory or a signal: run again, then alone
     seen, first = time.monotonic(), True
     while todo and time.monotonic() - seen < PATIENCE:
-        # Who fell with a worker may have done nothing but wait there: it is tried again alone.
+        # A job that failed with its worker may only have been waiting there, so it runs again by itself.
         fresh = [job for key, job in todo.items() if not faults[key] and key not in doubted]
         batch = fresh or [next(iter(todo.values()))]
         try:
@@ -59,7 +59,7 @@ def on_cluster(jobs: Sequence[Job], scheduler: str) -> Iterator[Done]:
                     key, done = futures.pop(future), None
                     if future.status == "finished":
                         done = future.result()
-                        future.release()  # otherwise the cluster grades it again if it loses the worker that holds it
+                        future.release()  # otherwise the cluster grades it again if it loses this worker
                         faults[key] += not done.marked
                         if done.marked and done.doubted:
                             doubted[key], done = done, None
@@ -67,12 +67,12 @@ def on_cluster(jobs: Sequence[Job], scheduler: str) -> Iterator[Done]:
                         raised = future.exception()
                         done = Done(key, None, f"{type(raised).__name__}: {raised}"[:500])
                         faults[key] += TRIES if isinstance(raised, KilledWorker) and len(batch) == 1 else 1
-                    # else lost or cancelled, with a scheduler that is gone: it is sent again
+                    # otherwise lost or cancelled with a scheduler that is gone: it is sent again
                     if done and (done.marked or faults[key] >= TRIES):
                         del todo[key]
                         yield done
                     seen = time.monotonic()
-        except (OSError, CancelledError, asyncio.CancelledError) as error:  # of the scheduler, or with it
+        except (OSError, CancelledError, asyncio.CancelledError) as error:  # from the scheduler, or when it is lost
             if first:
                 raise ValueError(f"--scheduler {scheduler}: no Dask scheduler answers there; is it running?") from error
             time.sleep(1)
@@ -85,8 +85,12 @@ def on_cluster(jobs: Sequence[Job], scheduler: str) -> Iterator[Done]:
 
 
 def on_worker(job: Job, grader: str, first: Done | None = None) -> Done:
-    """Grade one job in a Dask worker, with a sandboxed worker that this thread keeps. grader: the version to be.
-    first: what became of it beside others, if it is run again."""
+    """Grade one job in a Dask worker, with a sandboxed worker that belongs to this thread.
+
+    Args:
+        grader: the required version of the grader.
+        first: the result of the first run, if this is a second one.
+    """
     if version() != grader:
         raise RuntimeError(
             f"this worker has another version of the course ({version()}, not {grader}): install it there"

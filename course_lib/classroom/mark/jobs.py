@@ -1,4 +1,4 @@
-"""Grading one submission as a job: told as data, done anywhere, tried again if the machine fails.
+"""Grade one submission as a job: plain data that can be sent anywhere, and tried again if the machine fails.
 
 A job that failed through no fault of its learner never counts as a zero.
 """
@@ -17,8 +17,8 @@ from course_lib.classroom.sandbox.remote import Fault, Worker
 from course_lib.classroom.sandbox.stage import SandboxError
 from course_lib.grading.page.catalogue import get
 
-TRIES = 3  # of a submission, when workers fail
-SHORTEST = 1.0  # seconds that must be left for a second run where there is no more time than for both
+TRIES = 3  # per submission, when workers fail
+SHORTEST = 1.0  # seconds that must remain for a second run when both runs share one time limit
 SECOND = (
     "A first run of this answer was ended by time, memory or a signal; a second run, alone, passed. That one counts."
 )
@@ -30,7 +30,7 @@ DIFFERS = (
 
 @dataclass(frozen=True)
 class Job:
-    """A submission to be graded, with all that is needed to do it anywhere."""
+    """A submission to be graded, with everything needed to grade it on any machine."""
 
     key: str
     submission: Submission
@@ -42,8 +42,13 @@ class Job:
 
 @dataclass(frozen=True)
 class Done:
-    """What became of a job: its marks, or why there are none. seconds: how long it took. peak: bytes of memory.
-    doubted: exercises that time, memory or a signal has failed: they are run again alone before that counts."""
+    """The result of a job: its marks, or why there are none.
+
+    Fields:
+        seconds: the time it took.
+        peak: memory in bytes.
+        doubted: exercises failed by time, memory or a signal; they run again alone before the failure counts.
+    """
 
     key: str
     marked: GradedSubmission | None
@@ -54,9 +59,9 @@ class Done:
 
 
 def do_job(job: Job, worker: Worker, closing: Callable[[], bool] = lambda: False, seconds: float | None = None) -> Done:
-    """Grade a submission with a worker; a fault is tried again with a fresh one. seconds: as in `mark`.
+    """Grade a submission with a worker; after a fault, try again with a fresh one. seconds: as in `mark`.
 
-    A mistake of the grader's own, whatever it is, is a fault as well: the class goes on without this submission.
+    Any error in the grader itself is a fault as well: the rest of the class is graded without this submission.
     """
     torch.set_num_threads(1)
     began, fault = time.monotonic(), "the run was ended"
@@ -82,21 +87,23 @@ def do_job(job: Job, worker: Worker, closing: Callable[[], bool] = lambda: False
 def do_again(
     job: Job, first: Done, worker: Worker, closing: Callable[[], bool] = lambda: False, was_alone: bool = False
 ) -> Done:
-    """Run what is doubted once more, with no other submission beside it. This run counts; where it has earned other
-    points than the first, the result says so, and the report asks a person to look at it.
+    """Run the doubted exercises again, with no other submission running at the same time.
 
-    was_alone: the first run was, too. Then the second one gets no more than the time that the first has left.
+    The second run counts. If it earned different points, the result says so, and the report asks a person to check it.
+
+    Args:
+        was_alone: whether the same was true of the first run. Then the second one only gets the remaining time.
     """
     left = job.quotas.timeout - first.seconds if was_alone else None
     if left is not None and left < SHORTEST:
         return replace(first, doubted=frozenset())
-    # Which version of a notebook counts is a question to all its answers.
+    # All answers together decide which version of a notebook counts.
     whole = any(len(versions) > 1 for versions in compared(job.submission))
     names = tuple(name for name in job.exercises if whole or name in first.doubted)
     second = do_job(replace(job, exercises=names), worker, closing, left)
     if not second.marked:
         return second
-    assert first.marked is not None  # what is doubted has been marked
+    assert first.marked is not None  # doubted exercises have been marked
     results = {result.exercise_id: result for result in first.marked.results}
     for result in second.marked.results:
         before = results[result.exercise_id]

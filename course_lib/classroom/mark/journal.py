@@ -1,7 +1,7 @@
-"""Results on disk as they come: a line of JSON each, appended and synced, so that a killed grader loses nothing.
+"""Save results as they come: one line of JSON each, appended and synced, so that a killed grader loses nothing.
 
-`run.json` says how the run was made: its secret seed, for marking again, by which scheme that draws the cases, and what
-must be the same to go on.
+`run.json` describes the run: its secret seed, for marking again, the scheme that draws the cases from it, and the
+settings that must not change when the run continues.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ def version() -> str:
 
 
 def scheme_told(folder: Path) -> str:
-    """Return by which scheme the cases of the run in a folder were drawn, in words; nothing where no run says it."""
+    """Return in words the scheme that drew the cases of the run in a folder; nothing if no run is recorded."""
     try:
         return SCHEMES[parsed((folder / RUN).read_text(encoding="utf-8"))["scheme"]]
     except (OSError, ValueError, KeyError, TypeError):
@@ -53,11 +53,15 @@ class Journal:
     """The results of one run in a folder; a context manager, because only one grader may write there.
 
     Args:
-        folder: is made. expected: the exercises that every submission is graded on. quotas: of a submission.
-        resume: go on with the run that is there. seed: for marking again; without, the run's, or a fresh secret one.
-        salvage: what is not as it should be is read. What was graded on other terms is graded again.
-    Errors: ValueError if the folder holds results and `resume` is not asked for, or such that cannot be gone on with,
-        or if nothing can be written there; RuntimeError if it cannot any more.
+        folder: created if needed.
+        expected: the exercises that every submission is graded on.
+        quotas: the limits of a submission.
+        resume: whether to continue the run in the folder.
+        seed: the seed, for marking again; by default the run's own, or a fresh secret one.
+        salvage: whether damaged files are read. Results with other settings are graded again.
+
+    Errors: ValueError if the folder has results and `resume` is not set, if they cannot be continued, or if nothing can
+        be written there; RuntimeError if writing fails later.
     """
 
     def __init__(
@@ -111,7 +115,7 @@ class Journal:
             raise ValueError(f"the run in {self.folder} has seed {run['seed']}: leave --seed out, or start a new run")
         self.seed = run.get("seed", new_secret() if self._asked is None else self._asked)
         write_whole(self.folder / RUN, self._write_run)
-        whole = lines.rfind(b"\n") + 1  # what follows is torn: the grader was killed while it wrote
+        whole = lines.rfind(b"\n") + 1  # any bytes after this are incomplete: the grader was killed while writing
         for line in lines[:whole].split(b"\n"):
             self._take(line)
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (closed in __exit__)
@@ -135,7 +139,7 @@ class Journal:
 
     def _write_run(self, part: Path) -> None:
         part.unlink(missing_ok=True)
-        private = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # the class may still be handing in
+        private = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # the class may still be submitting
         with open(private, "w", encoding="utf-8") as file:
             json.dump({"seed": self.seed, "scheme": scheme_of(self.seed), **self.about}, file, indent=1)
             file.flush()
@@ -146,15 +150,15 @@ class Journal:
             entry = parsed(line)
             self.marks[entry["key"]] = GradedSubmission.from_dict(entry["marked"])
         except (ValueError, KeyError, TypeError, AttributeError):
-            return  # by another version, or damaged: it is graded again
+            return  # from another version, or damaged: it is graded again
 
     def key(self, submission: Submission) -> str:
-        """Return what is the same for the same content, graded on the same terms by the same version of the grader."""
+        """Return a key that is equal for the same content, settings and version of the grader."""
         terms = json.dumps([self.seed, self.about, submission.digest], sort_keys=True)
         return hashlib.sha256(terms.encode()).hexdigest()
 
     def add(self, key: str, marked: GradedSubmission, **beside: Any) -> None:
-        """Keep a result; when this returns, it is on the disk. Errors: RuntimeError if the disk does not take it."""
+        """Save a result; when this returns, it is on the disk. Errors: RuntimeError if it cannot be written."""
         line = memoryview(json.dumps({"key": key, "marked": marked.as_dict(), **beside}).encode() + b"\n")
         try:
             while line:
@@ -168,7 +172,7 @@ class Journal:
         self.marks[key] = marked
 
     def of(self, submissions: Iterable[Submission]) -> list[GradedSubmission]:
-        """Return the results of these submissions, as far as there are any, in their order and under their names."""
+        """Return the existing results of these submissions, in their order and under their names."""
         named = ((submission, self.marks.get(self.key(submission))) for submission in submissions)
         return [
             replace(marked, name=submission.name, learner=submission.learner) for submission, marked in named if marked

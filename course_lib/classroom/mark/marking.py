@@ -1,4 +1,4 @@
-"""One submission: a result for every expected exercise, whatever was handed in."""
+"""Mark one submission: give a result for every expected exercise, whatever was submitted."""
 
 import re
 import time
@@ -21,8 +21,8 @@ from course_lib.grading.kinds import Exercise
 from course_lib.grading.page.catalogue import EXERCISES
 from course_lib.grading.result import Result
 
-MOST_ASKS = 20  # of one submission
-MOST_TEXT = 10_000  # characters of a reflection that are kept; what is cut off is said
+MOST_ASKS = 20  # per submission
+MOST_TEXT = 10_000  # kept characters of a reflection; a longer one is cut with a note
 ABOVE_ERROR = re.compile(r"cell (\d+): " + ABOVE.format(names="((?:`\\w+`(?:, )?)+)"))
 WANTED = {each.answer_name: each.kind in ("code", "experiment") for each in EXERCISES.entries.values()}
 
@@ -30,20 +30,24 @@ WANTED = {each.answer_name: each.kind in ("code", "experiment") for each in EXER
 def mark(
     submission: Submission, expected: Sequence[Exercise], worker: Worker, seed: int, seconds: float | None = None
 ) -> GradedSubmission:
-    """Grade one submission on cases that `seed` draws. A result for every expected exercise, in the course's order.
+    """Grade one submission on cases drawn from `seed`, and return a result for every expected exercise, in order.
 
-    `worker.doubted` names those that failed by time, memory or a signal. seconds: less than the worker's for all of it.
+    `worker.doubted` contains the exercises failed by time, memory or a signal.
 
-    An answer may stand in any notebook. If several hold one, those of its chapter come first, and of these the first
-    that answers; of versions of one notebook the best as a whole, and then what it leaves open of the others. In a
-    notebook, the last answer counts. A notebook is run only if it may answer what is still open.
+    An answer may be in any notebook. If several contain one, notebooks of its chapter come first, and then the earliest
+    notebook. Among versions of one notebook, the best as a whole counts first, and the others fill its gaps. In a
+    notebook, the last answer counts. A notebook only runs if it may answer an open exercise.
+
+    Args:
+        seconds: a time limit for the submission, shorter than the worker's.
+
     Errors: Fault if the machine failed: then nothing is known of the submission, and it should be tried again.
     """
     deadline = time.monotonic() + (worker.quotas.timeout if seconds is None else seconds)
     worker.doubted = set()
     all_answers = _Answers()
     troubles, salvaged = list(submission.all_troubles), list(submission.salvaged)
-    run: list[tuple[Notebook, Sequence[_Newer], Sequence[str]]] = []  # and what is said of its cells
+    run: list[tuple[Notebook, Sequence[_Newer], Sequence[str]]] = []  # and the messages about its cells
     chapters = {exercise.chapter for exercise in expected}
     for notebooks in sorted(compared(submission), key=lambda group: not chapters & group[0].chapters):
         tried: list[tuple[str, _Answers]] = []
@@ -70,7 +74,7 @@ def mark(
             salvaged += [f"{notebook.path}: {each}" for each in saved]
             tried.insert(0, (notebook.path, answers))
         if len(tried) > 1:
-            tried.sort(key=lambda each: each[1].worth, reverse=True)  # of equal ones the newest stays first
+            tried.sort(key=lambda each: each[1].worth, reverse=True)  # among equal ones, the newest stays first
             salvaged += _which(tried)
             for _, answers in tried:
                 all_answers.add(answers)
@@ -97,7 +101,7 @@ def mark(
 
 
 class _Answers:
-    """Results by exercise. own: of a notebook of the exercise's chapter · elsewhere: of another."""
+    """Results by exercise. own: from a notebook of the exercise's chapter. elsewhere: from another one."""
 
     def __init__(self) -> None:
         self.own: dict[str, Marked] = {}
@@ -109,12 +113,15 @@ class _Answers:
 
     @property
     def worth(self) -> int:
-        """Return the points by which versions are compared: those for code. Other answers may be guesses, of which the
-        last counts in a notebook, and the newest of versions: the best would be given away."""
+        """Return the points for code, which decide between versions.
+
+        Other answers may be guesses. The last one in a notebook counts, and the newest among versions: counting the
+        best one would reward guessing.
+        """
         return sum(each.result.earned for id, each in self.answered.items() if WANTED[EXERCISES[id].answer_name])
 
     def take(self, session: Session, expected: Sequence[Exercise], seed: int, chapters: set[int]) -> None:
-        """Grade what is open still, in one notebook."""
+        """Grade the open exercises in one notebook."""
         cells = session.doubts
         for exercise in expected:
             place = self.own if not chapters or exercise.chapter in chapters else self.elsewhere
@@ -125,7 +132,7 @@ class _Answers:
                 session.worker.doubted.add(exercise.id)
 
     def needed(self, notebooks: Sequence[Notebook], expected: Sequence[Exercise]) -> list[Notebook]:
-        """Return those of the notebooks that may answer what is open still."""
+        """Return the notebooks that may answer an open exercise."""
         return [each for each in notebooks if may_define(each, self._open(expected, each.chapters))]
 
     def _open(self, expected: Sequence[Exercise], chapters: set[int]) -> set[str]:
@@ -139,16 +146,16 @@ class _Answers:
         return names
 
     def add(self, other: "_Answers") -> None:
-        """Take what is open still from another notebook's."""
+        """Fill the open exercises from another notebook's results."""
         for mine, its in ((self.own, other.own), (self.elsewhere, other.elsewhere)):
             mine |= {id: marked for id, marked in its.items() if _is_open(mine.get(id))}
 
 
 def compared(submission: Submission) -> list[list[Notebook]]:
-    """Return the notebooks in the order in which they are graded, versions of one in one list.
+    """Return the notebooks in grading order, with versions of one notebook in one list.
 
-    Of many versions the last few are compared, and the others come at the end: there they answer what is open still.
-    One of the same cells as another is none.
+    Of many versions, only the last few are compared. The others come at the end and can still fill gaps. A notebook
+    with the same cells as another is not a version.
     """
     notebooks = submission.notebooks
     if not submission.salvage:
@@ -164,24 +171,24 @@ def compared(submission: Submission) -> list[list[Notebook]]:
     return groups + rest
 
 
-# Code that may define what it does not name: then the notebook is run.
+# Code that may define a name without writing it out: then the notebook runs.
 DYNAMIC = re.compile(
     r"import\s*\*|%\s*(?:run|load|macro)|\b(?:exec|eval|globals|locals|vars|setattr|get_ipython)\b|__dict__"
 )
 
 
 def may_define(notebook: Notebook, names: set[str]) -> bool:
-    """Say whether any of its cells could give one of these names a value. If in doubt, it could.
+    """Return whether any cell could define one of these names. In doubt, it could.
 
-    A definition, an assignment and an import write the name out; everything else is `DYNAMIC`, or mentions no name.
+    Definitions, assignments and imports write the name out. Everything else is `DYNAMIC`, or does not contain the name.
     """
-    code = "\n".join(cell.source for cell in notebook.cells)  # a fence in a cell of prose may hold an answer, too
+    code = "\n".join(cell.source for cell in notebook.cells)  # a fence in a text cell may also contain an answer
     words = re.findall(r"\w+", unicodedata.normalize("NFKC", code))  # as Python reads names
     return bool(names) and (not names.isdisjoint(words) or bool(DYNAMIC.search(code)))
 
 
 def _which(tried: Sequence[tuple[str, _Answers]]) -> list[str]:
-    """Say which of the versions of a notebook, the best first, counts where several answer the same."""
+    """Return notes on which version of a notebook, best first, counts where several answer the same exercise."""
     times = Counter(id for _, answers in tried for id in answers.answered)
     if max(times.values(), default=0) < 2:
         return []
@@ -191,7 +198,7 @@ def _which(tried: Sequence[tuple[str, _Answers]]) -> list[str]:
 
 
 class _Newer(NamedTuple):
-    """A cell that cannot be read because it, or a helper file, is written for a newer Python."""
+    """A cell that cannot be read because it, or a helper file, needs a newer Python."""
 
     cell: int
     why: str
@@ -199,7 +206,7 @@ class _Newer(NamedTuple):
 
 
 def _newer(notebook: Notebook, troubles: Sequence[str], files: Mapping[str, str]) -> list[_Newer]:
-    """Return the cells that failed and show that they need a newer Python."""
+    """Return the failed cells that show signs of a newer Python."""
     sources = {cell.number: cell.source for cell in notebook.cells}
     found = []
     for failed in filter(None, (re.match(r"cell (\d+): (?:Syntax|Indentation)Error", each) for each in troubles)):
@@ -211,7 +218,7 @@ def _newer(notebook: Notebook, troubles: Sequence[str], files: Mapping[str, str]
 
 
 def _asks(notebook: Notebook, newer: Sequence[_Newer], troubles: Sequence[str], lost: Set[str]) -> list[str]:
-    """Return what a teacher should look at where answers are lost that did not run. lost: their names."""
+    """Return the questions for a teacher where answers were lost because they did not run. lost: the answers' names."""
     asks = [
         f"cell {each.cell} did not run: {each.why}. Grade it with Python {each.version} or newer." for each in newer
     ]
@@ -224,7 +231,7 @@ def _asks(notebook: Notebook, newer: Sequence[_Newer], troubles: Sequence[str], 
 
 
 class Marked(NamedTuple):
-    """A result, and of a reflection what was written."""
+    """A result and, for a reflection, its text."""
 
     result: Result
     text: str = ""
@@ -241,7 +248,7 @@ def _missing(exercise: Exercise, submission: Submission) -> Result:
 
 
 def _graded(session: Session, exercise: Exercise, seed: int) -> Marked | None:
-    """Return the result of an exercise in one notebook; None if it does not stand there."""
+    """Return the result of an exercise in one notebook; None if the notebook does not contain it."""
     name = exercise.answer_name
     found: Found = session.found
     marked = None
@@ -273,13 +280,13 @@ def _one(session: Session, exercise: Exercise, name: str, which: int, seed: int)
 
 
 def _text(written: str) -> str:
-    """Return what was written in a reflection, to be kept: cut where nobody reads on."""
+    """Return the text of a reflection to be kept, cut at a maximum length."""
     more = len(written) - MOST_TEXT
     return written if more <= 0 else f"{written[:MOST_TEXT]} … ({more:,} more characters)"
 
 
 def _judged(judge, exercise: Exercise) -> Result:
-    """Return a result without the line on hints. What cannot be judged, whatever it is, is not right."""
+    """Return a result without the line on hints. An answer that cannot be judged for any reason is wrong."""
     try:
         result = judge()
     except (Ended, Stop):

@@ -1,4 +1,4 @@
-"""`grade --plan`: how long a class would take on this machine, measured on a few submissions."""
+"""Measure a few submissions to estimate how long a class would take on this machine: `grade --plan`."""
 
 import argparse
 import tempfile
@@ -7,8 +7,11 @@ from pathlib import Path
 
 
 def tell_plan(arguments: argparse.Namespace, quotas) -> int:
-    """Grade a few submissions. The first of each worker also starts it and draws cases, which happens once in a class;
-    the others say how fast it goes on."""
+    """Grade a few submissions and print an estimate for a class.
+
+    The first submission of each worker also starts it and draws cases, which happens once per class. The others show
+    the speed from then on.
+    """
     from course_lib.classroom.mark.class_run import expected_exercises, mark_class
     from course_lib.classroom.read.submissions import find_submissions
 
@@ -45,7 +48,7 @@ def tell_plan(arguments: argparse.Namespace, quotas) -> int:
 
 
 def _renamed(submission, number: int):
-    """Return the same submission, as if another learner had handed it in with one word changed."""
+    """Return the same submission with one changed word, as if from another learner."""
     from dataclasses import replace
 
     return replace(submission, name=f"{submission.name} {number}", digest=f"{submission.digest} {number}")

@@ -1,7 +1,7 @@
-"""What points count: weights, lateness and a person's word, as `[grading]` in `course.toml` says (`term`).
+"""Apply weights, lateness and manual decisions to points, as set in `[grading]` in `course.toml` (`term`).
 
-The journal keeps what the grader gave. A policy is applied when results are written: it can be changed without grading
-again, and what a person decided stands after a re-mark.
+The journal keeps the grader's points. A policy is applied when results are written, so it can change without grading
+again, and manual decisions survive a new grading run.
 """
 
 import math
@@ -23,12 +23,16 @@ DAY = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Override:
-    """A person's word on one learner's exercise, chapter or total.
+    """A manual decision on one learner's exercise, chapter or total.
 
-    Fields: learner, an id or name · exercise, chapter, total, one of them · points, instead of the grader's: of an
-    exercise before weights and lateness, of a chapter before weights, of the total as they count; None: as they are ·
-    excused, it does not count for this learner · on_time, no lateness in this chapter, or in all · why, by, as they
-    stand there.
+    Fields:
+        learner: an id or name.
+        exercise, chapter, total: one of these is set.
+        points: replace the grader's points; None keeps them. An exercise's points are before weights and lateness, a
+            chapter's before weights, and the total's are final.
+        excused: the item does not count for this learner.
+        on_time: ignore lateness in this chapter, or in all.
+        why, by: as written in the file.
     """
 
     learner: str
@@ -53,13 +57,17 @@ class Override:
 
 @dataclass(frozen=True)
 class Policy:
-    """How the points of a class count.
+    """The rules that turn points into a class's final points.
 
-    Fields: weights, by exercise or number of a chapter · due, by chapter, with a zone · grace, percent_per_day, floor:
-    after the grace each day begun takes so many percent of what was earned, never below the floor's percent ·
-    none_after: after so many days begun nothing counts, whatever the floor; None: never · handed_in, when, by id or
-    name · canvas, the gradebook's column of a chapter · zone, of times that name none, and of the calendar that counts
-    the days; without it a day is 24 hours.
+    Fields:
+        weights: by exercise or chapter number.
+        due: the due date by chapter, with a time zone.
+        grace, percent_per_day, floor: after the grace period, each day begun takes this percentage of the earned
+            points, but never below the floor's percentage.
+        none_after: after this many days begun nothing counts, whatever the floor; None: never.
+        handed_in: the time of submission by id or name.
+        canvas: the gradebook's column of a chapter.
+        zone: for times without a zone, and for counting calendar days; without it, a day is 24 hours.
     """
 
     weights: Mapping[str | int, float] = field(default_factory=dict)
@@ -74,7 +82,7 @@ class Policy:
     zone: str = ""
 
     def left(self, chapter: int, handed_in: datetime | None) -> tuple[float, int]:
-        """Return the share that lateness leaves of a chapter's points, and the days begun after its date."""
+        """Return the fraction of a chapter's points left after lateness, and the days begun after its due date."""
         late = handed_in - self.due[chapter] - self.grace if handed_in and chapter in self.due else timedelta()
         if late <= timedelta():
             return 1.0, 0
@@ -84,14 +92,17 @@ class Policy:
         return max(1 - days * self.percent_per_day / 100, self.floor / 100, 0.0), days
 
     def _days(self, due: datetime, moment: datetime) -> int:
-        """Return the calendar days begun between two moments. A day ends when the clock of the zone shows the due time
-        again: after 23 or 25 hours where clocks are changed, and at the later of two such moments."""
+        """Return the calendar days begun between two moments.
+
+        A day ends when the zone's clock shows the due time again. When clocks change, that is after 23 or 25 hours, and
+        at the later moment if there are two.
+        """
         if not self.zone:
             return math.ceil((moment - due) / DAY)
         zone = ZoneInfo(self.zone)
         clock, shown = (each.astimezone(zone).replace(tzinfo=None) for each in (due, moment))
         days = max(math.ceil((shown - clock) / DAY), 1)
-        before = later_reading(clock + (days - 1) * DAY, zone)  # in an hour that comes twice, or never, it may be ahead
+        before = later_reading(clock + (days - 1) * DAY, zone)  # in an hour that comes twice or never, it may be ahead
         return days - 1 if days > 1 and moment <= before else days
 
 
@@ -103,14 +114,16 @@ def apply_policy(
     known: Mapping[str, datetime] | None = None,
     unread: Mapping[str, str] | None = None,
 ) -> tuple[list[GradedSubmission], list[str]]:
-    """Return the submissions with what they count, and in sentences what could not be applied: a person should look.
+    """Return the submissions with their final points, and sentences on rules that could not be applied.
+
+    A person should check these sentences.
 
     Args:
-        times: of `read_times`. A submission whose time is not known is taken as on time, and named; where no time is
-            known at all, only those that are `late`.
-        late: the names of submissions that came late, as Canvas says without saying how late.
-        known: of `platform_times`, by the names of submissions; `times` outrank it. unread: why a time that came with a
-            submission is not used.
+        times: from `read_times`. A submission without a known time counts as on time, with a note. If no time is known
+            at all, only the `late` submissions get a note.
+        late: the names of submissions that Canvas marks as late, without saying how late.
+        known: from `platform_times`, by the names of submissions; `times` override it.
+        unread: why a time that came with a submission is not used.
     """
     words, doubts = _words(policy.overrides, marked)
     when, unknown = _times(policy, marked, times, words, late, known or {}, unread or {})
@@ -123,13 +136,14 @@ def apply_policy(
     return counted, doubts
 
 
-# --- whose ------------------------------------------------------------------------------------------------------------
+# --- Learners --------------------------------------------------------------------------------------------------------
 
 
 def _whose(key: str, marked: Sequence[GradedSubmission]) -> list[int]:
-    """Return the submissions of a learner: by id, and where nobody has it, by name, with whatever signs it is written.
+    """Return the submissions of a learner by id, or by name if no one has this id. Punctuation in names is ignored.
 
-    A number is the name of nobody who has an id: a profile may be called as somebody else's number is.
+    A number is never taken for the name of a learner who has an id, because a profile's name may imitate another's
+    number.
     """
     fits, name = [i for i, each in enumerate(marked) if key == each.learner], plain_signs(key)
     return fits or [
@@ -155,7 +169,7 @@ def _chapters(marked: GradedSubmission) -> set[int]:
 def _words(
     overrides: Sequence[Override], marked: Sequence[GradedSubmission]
 ) -> tuple[dict[int, list[Override]], list[str]]:
-    """Return the overrides of each submission, and what fits nobody, or two, or says two things of one."""
+    """Return the overrides of each submission, and sentences on those that fit no one or two, or conflict."""
     doubts = []
     own: dict[tuple[int, str], list[Override]] = defaultdict(list)
     for override in overrides:
@@ -170,7 +184,7 @@ def _words(
         if len(same) > 1:
             doubts.append(f"two overrides for {name}, ({same[0]}) and ({same[1]}), are of one thing: neither counts")
         elif override.exercise and override.exercise not in {each.exercise_id for each in marked[i].results}:
-            pass  # of a chapter that this run is not about
+            pass  # of a chapter that is not part of this run
         elif override.chapter is None or override.chapter in _chapters(marked[i]):
             words[i].append(override)
     return words, doubts
@@ -185,7 +199,7 @@ def _times(
     known: Mapping[str, datetime],
     unread: Mapping[str, str],
 ) -> tuple[dict[int, datetime], list[str]]:
-    """Return when each submission was handed in, and whose time is not known although it matters."""
+    """Return when each submission was handed in, and sentences on unknown times that matter."""
     when = {i: known[each.name] for i, each in enumerate(marked) if each.name in known}
     doubts: list[str] = []
     used: set[int] = set()
@@ -210,7 +224,7 @@ def _times(
         if i not in when and not total and (_chapters(each) & policy.due.keys()) - decided:
             open.append(each)
     if late or not (times or policy.handed_in or known or unread):
-        # Canvas marks what is late. Where nothing tells any time, nobody can be late: no failure (`_told`).
+        # Canvas marks late files. Without any times, no one can be late: nothing failed (`_told`).
         open = [each for each in open if each.name in late]
     for each in open:
         why = "came late, and nothing says how late" if each.name in late else "has no known time"
@@ -226,13 +240,13 @@ def _times(
     return when, doubts
 
 
-# --- counted ----------------------------------------------------------------------------------------------------------
+# --- Counting --------------------------------------------------------------------------------------------------------
 
 
 def _counted(
     policy: Policy, marked: GradedSubmission, words: Sequence[Override], handed_in: datetime | None
 ) -> tuple[GradedSubmission, list[str]]:
-    """Return the submission with what it counts, and what of the overrides does not fit it."""
+    """Return the submission with its final points, and sentences on overrides that do not fit it."""
     by_exercise = {each.exercise: each for each in words if each.exercise}
     by_chapter = {each.chapter: each for each in words if each.chapter is not None}
     total = next((each for each in words if each.total), None)
@@ -281,7 +295,7 @@ def _counted(
 
 
 def _all_excused(marked: GradedSubmission, chapter: int, by_exercise: Mapping[str, Override]) -> bool:
-    """Say whether every exercise of a chapter that has points is excused."""
+    """Return whether every exercise of a chapter that has points is excused."""
     own = [
         each.exercise_id
         for each in marked.results
@@ -291,7 +305,7 @@ def _all_excused(marked: GradedSubmission, chapter: int, by_exercise: Mapping[st
 
 
 def _weights(policy: Policy, marked: GradedSubmission) -> list[str]:
-    """Return the weights of what this submission was graded on, in a sentence; nothing if there are none."""
+    """Return a sentence on the weights of this submission's exercises; nothing if there are none."""
     here = _chapters(marked) | {each.exercise_id for each in marked.results}
     told = [
         f"{key if isinstance(key, str) else f'chapter {key}'} × {weight:g}"

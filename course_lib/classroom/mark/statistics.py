@@ -1,6 +1,6 @@
-"""What a class's results say together. Pure functions of results, for the terminal and the report.
+"""Summarize a class's results, for the terminal and the report. All functions are pure.
 
-Shares are of points: 0 to 1. Equal things stand in a fixed order, so that two equal runs say the same.
+Fractions of points are between 0 and 1. Ties have a fixed order, so that equal runs give equal output.
 """
 
 from collections import Counter, defaultdict
@@ -10,18 +10,18 @@ from statistics import fmean, median
 from course_lib.classroom.graded_submission import GradedSubmission
 from course_lib.grading.result import Result
 
-EASY = 2 / 3  # share of points from which on an exercise is not called hard
+EASY = 2 / 3  # with this fraction of points or more, an exercise is not called hard
 
 
 def share_of_points(of: GradedSubmission | Sequence[Result]) -> float:
-    """Return the points earned over points to be had; 0 where there are none."""
+    """Return the points earned over the maximum points; 0 if the maximum is 0."""
     results = of.results if isinstance(of, GradedSubmission) else of
     points = sum(result.points for result in results)
     return sum(result.earned for result in results) / points if points else 0.0
 
 
 def average(marked: Sequence[GradedSubmission]) -> tuple[float, float]:
-    """Return the mean and the median share of points. ValueError for an empty class."""
+    """Return the mean and the median fraction of points. Errors: ValueError for an empty class."""
     if not marked:
         raise ValueError("marked is empty: there is no mean of no submissions")
     shares = [share_of_points(each) for each in marked]
@@ -29,22 +29,22 @@ def average(marked: Sequence[GradedSubmission]) -> tuple[float, float]:
 
 
 def distribution(marked: Sequence[GradedSubmission], bins: int = 10) -> list[tuple[float, float, int]]:
-    """Count the submissions that earned between `low` and `high` of their points: (low, high, count), `bins` in all.
+    """Count the submissions by fraction of points: return (low, high, count) for each of `bins` bins.
 
-    A submission on the border of two belongs to the upper one, and all points to the last.
+    A submission on the border of two bins belongs to the upper one. Full points belong to the last bin.
     """
     if bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}")
-    # Whole numbers: 3 of 10 points are in the bin from 0.3 on, whatever 0.3 is in binary.
+    # Whole numbers: 3 of 10 points are in the bin from 0.3, whatever 0.3 is in binary.
     counts = Counter(min(each.earned * bins // max(each.points, 1), bins - 1) for each in marked)
     return [(i / bins, (i + 1) / bins, counts[i]) for i in range(bins)]
 
 
 def hardest(marked: Sequence[GradedSubmission], n: int = 10) -> list[tuple[str, str, float, int]]:
-    """Return what cost most: (exercise id, title, share of points earned, how many tried it), hardest first.
+    """Return the hardest exercises: (id, title, fraction of points earned, number of attempts), hardest first.
 
-    The share is that of the submissions that answered: an exercise that nobody came to is not hard. What nobody tried,
-    what has no points and what earned `EASY` or more is left out.
+    The fraction is over the submissions that answered: an exercise that no one reached is not hard. Exercises without
+    attempts, without points, or with a fraction of at least `EASY` are left out.
     """
     tried = defaultdict(list)
     for each in marked:
@@ -56,9 +56,9 @@ def hardest(marked: Sequence[GradedSubmission], n: int = 10) -> list[tuple[str, 
 
 
 def misconceptions(marked: Sequence[GradedSubmission], n: int = 10) -> list[tuple[str, str, int]]:
-    """Return the most common mistakes: (exercise id, name of the mistake, how many submissions), most common first.
+    """Return the most common mistakes: (exercise id, name of the mistake, number of submissions), most common first.
 
-    Who made two in one answer counts for both.
+    An answer with two mistakes counts for each of them.
     """
     results = (result for each in marked for result in each.results)
     counts = Counter((result.exercise_id, mistake) for result in results for mistake in result.mistakes)

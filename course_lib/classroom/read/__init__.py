@@ -1,1 +1,1 @@
-"""Read what was handed in, as text: nothing runs here, and everything that was lost or repaired is reported."""
+"""Read submissions as text. Nothing is run here, and everything lost or repaired is reported."""

@@ -1,7 +1,7 @@
-"""Data that was handed in beside a notebook: which files its code may read, so that they travel with it.
+"""Find the data files in a submission that a notebook's code may read, so that they are copied along with it.
 
-A learner's folder holds reports and pictures that no cell opens. They stay behind, so that two learners with the same
-cells are still equal submissions, and nobody is told of a file that nothing misses.
+A learner's folder also contains reports and pictures that no cell opens. They are left out: two learners with the same
+cells still have equal submissions, and no message mentions a file that no code needs.
 """
 
 import os
@@ -17,10 +17,13 @@ MODULES = frozenset((*(ending(f"x{suffix}") for suffix in all_suffixes()), ".so"
 
 
 def named_in(places: Sequence[Place], texts: Iterable[str]) -> list[bool]:
-    """Return for each file, by its place below a notebook's folder, whether code may read it: the code has the file's
-    name, its ending or a folder around it, or it lists a folder.
+    """Return for each file whether the code may read it.
 
-    Nothing is run to find out. What is named by chance travels, too; that costs nothing.
+    A file counts if the code contains its name, its extension or a folder above it, or if the code lists a folder.
+    Nothing is run to find out. A name that matches by chance only copies one file too many.
+
+    Args:
+        places: the path of each file below the notebook's folder.
     """
     wanted = {word for place in places for word in _words(place)} | LISTS
     found = {

@@ -1,7 +1,7 @@
-"""Files, folders and zip archives as one tree, of which nothing leads out and whose every part has a limit.
+"""Present files, folders and zip archives as one tree. No path leads out of it, and every part has a size limit.
 
-Links are not followed, archives are read in memory, nothing is written. What cannot be read is no error of the whole:
-it is a `LeftOut`, or raises `Refused` with the reason when it is read.
+Links are not followed, archives are read in memory, and nothing is written. An unreadable item does not spoil the rest:
+it becomes a `LeftOut`, or reading it raises `Refused` with the reason.
 """
 
 import io
@@ -18,35 +18,35 @@ from pathlib import Path
 from typing import IO
 
 # Sizes in bytes.
-LARGEST_ARCHIVE = 64_000_000  # inside another, which is held in memory
-LARGEST_LIST = 16_000_000  # of the members of an archive
-MOST_RATIO = 500  # unpacked over packed: a million equal outputs stay below it, a bomb does not
+LARGEST_ARCHIVE = 64_000_000  # an archive inside another one, which is kept in memory
+LARGEST_LIST = 16_000_000  # an archive's list of members
+MOST_RATIO = 500  # unpacked size over packed size: a million equal outputs stay below it, a zip bomb does not
 DEEPEST_FOLDER = 32
-PIECE = 1_000_000  # that are read at once
+PIECE = 1_000_000  # read at a time
 
-Place = tuple[str, ...]  # names from the submission down
+Place = tuple[str, ...]  # the names from the submission down
 
 
 class Refused(Exception):
-    """What cannot be read; the message says why, as the end of a sentence that begins with the file's name."""
+    """An item that cannot be read. The message is the end of a sentence that begins with the file's name."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A file. packed: its bytes inside the archive, None on disk."""
+    """A file. packed: its size in bytes inside the archive, or None on disk."""
 
     name: str
     open: Callable[[], IO[bytes]]
     packed: int | None = None
 
     def read(self, most: int, charge: Callable[[int], None]) -> bytes:
-        """Return all of it. Errors: Refused as in `pieces`."""
+        """Return the full content. Errors: Refused, as in `pieces`."""
         return b"".join(self.pieces(most, charge))
 
     def pieces(self, most: int, charge: Callable[[int], None]) -> Iterator[bytes]:
-        """Yield all of it, piece by piece. `charge` is told of every piece, and may refuse.
+        """Yield the full content piece by piece. `charge` is called with the size of every piece and may refuse it.
 
-        Errors: Refused if there is more than `most`, or more than the packed bytes can honestly hold.
+        Errors: Refused if there are more than `most` bytes, or more than the packed size allows.
         """
         size = 0
         charge(0)
@@ -62,13 +62,13 @@ class File:
                     yield piece
         except Refused:
             raise
-        except Exception as error:  # a damaged archive raises nearly anything
+        except Exception as error:  # a damaged archive can raise almost anything
             raise Refused("is damaged or cannot be opened") from error
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder, or an archive that was opened. note: what was salvaged in doing so, after its name."""
+    """A folder, or an opened archive. note: the end of a sentence on what was salvaged in opening it."""
 
     name: str
     items: Callable[[], Iterable["Item"]]  # in natural order
@@ -77,7 +77,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What is not even opened."""
+    """An item that is not opened at all."""
 
     name: str
     why: str
@@ -88,12 +88,12 @@ LINK = "is a symbolic link, which is not followed"
 NO_FILE = "is no ordinary file"
 AMBIGUOUS = "is in the archive twice, so it is unclear which one counts"
 TOO_DEEP = f"lies more than {DEEPEST_FOLDER} folders deep"
-ENCRYPTED, UTF8 = 0x1, 0x800  # flags of a member
+ENCRYPTED, UTF8 = 0x1, 0x800  # flags of an archive member
 BACKSLASHES = "was packed with backslashes between its folders: they were read as folders"
 OUTSIDE = "has a name that leads out of the archive"
 NOWHERE = (OUTSIDE, TOO_DEEP)
 OTHER_ARCHIVES = (".7z", ".bz2", ".gz", ".rar", ".tar", ".tgz", ".xz")
-LITTER = {"__MACOSX", "__pycache__", ".DS_Store", ".git", ".ipynb_checkpoints", "Thumbs.db", "desktop.ini"}  # no one's
+LITTER = {"__MACOSX", "__pycache__", ".DS_Store", ".git", ".ipynb_checkpoints", "Thumbs.db", "desktop.ini"}
 IGNORED = LITTER | {"node_modules", "site-packages", "venv"}
 
 
@@ -120,7 +120,7 @@ def items_of(path: Path) -> Iterator[Item]:
 
 
 def _opened(path: Path) -> IO[bytes]:
-    """Open a file only if it still is an ordinary one: this neither follows a link nor waits for a pipe's other end."""
+    """Open a path only if it still is an ordinary file, without following a link or waiting on a pipe."""
     flags = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
     descriptor = os.open(path, os.O_RDONLY | flags)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -130,7 +130,7 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 class _Bounded:
-    """A file for `zipfile`, which reads an archive's list of members at once, however long it claims to be."""
+    """A file for `zipfile` with a size limit, because `zipfile` reads an archive's list of members at once."""
 
     def __init__(self, stream: IO[bytes]):
         self.stream, self.seek, self.tell = stream, stream.seek, stream.tell
@@ -145,9 +145,10 @@ class _Bounded:
 
 
 def unpacked(file: File, charge: Callable[[int], None], until: ExitStack, salvage: bool = True) -> Folder:
-    """Return an archive as a folder, to be read until `until` closes. Errors: Refused if it is none.
+    """Return an archive as a folder that can be read until `until` closes. Errors: Refused if it is not an archive.
 
-    salvage: take backslashes between names for what they are in archives that Windows made before 2016.
+    Args:
+        salvage: read backslashes in names as folder separators, as in archives made by Windows before 2016.
     """
     try:
         on_disk = file.packed is None
@@ -156,7 +157,7 @@ def unpacked(file: File, charge: Callable[[int], None], until: ExitStack, salvag
         members = [_member(archive, info, salvage) for info in archive.infolist()]
     except Refused:
         raise
-    except Exception as error:  # a damaged archive raises nearly anything
+    except Exception as error:  # a damaged archive can raise almost anything
         raise Refused("is no zip archive that can be read") from error
     inside: dict[Place, dict[str, Item]] = {}
     for path, item in members:
@@ -164,7 +165,7 @@ def unpacked(file: File, charge: Callable[[int], None], until: ExitStack, salvag
     count = Counter(path for path, item in members if item)
     for path, item in members:
         if item:
-            twice = isinstance(item, File) and (count[path] > 1 or path in inside)  # the latter: it is a folder too
+            twice = isinstance(item, File) and (count[path] > 1 or path in inside)  # `path in inside`: also a folder
             inside[path[:-1]][path[-1]] = LeftOut(path[-1], AMBIGUOUS) if twice else item
     _register(inside, ())
     backslashes = any(
@@ -175,7 +176,7 @@ def unpacked(file: File, charge: Callable[[int], None], until: ExitStack, salvag
 
 
 def _register(inside: dict[Place, dict[str, Item]], path: Place) -> None:
-    """Enter a folder of an archive, and those around it, which the archive need not name."""
+    """Add an archive's folder and its parent folders, which the archive may not list."""
     if path not in inside:
         inside[path] = {}
         if path:
@@ -188,11 +189,11 @@ def _sorted(items: Mapping[str, Item]) -> list[Item]:
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, salvage: bool) -> tuple[Place, Item | None]:
-    """Return a member's path below the archive, and the member; None for a folder."""
-    name = info.orig_filename  # as it stands there: `filename` ends at the first NUL
+    """Return a member's path below the archive, and the member, or None if it is a folder."""
+    name = info.orig_filename  # the raw name: `filename` ends at the first NUL
     if not info.flag_bits & UTF8:
         with suppress(UnicodeError):
-            name = name.encode("cp437").decode()  # macOS writes UTF-8 and does not say so
+            name = name.encode("cp437").decode()  # macOS writes UTF-8 without setting the flag
     written = name
     if salvage:
         name = name.replace("\\", "/")
@@ -208,13 +209,13 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, salvage: bool) -> t
         return path, None
     if info.flag_bits & ENCRYPTED:
         return path, LeftOut(path[-1], "is encrypted: hand it in without a password")
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others may ask for any memory
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others may allocate any amount of memory
         return path, LeftOut(path[-1], "is packed in an unusual way: pack it as an ordinary zip file")
     return path, File(path[-1], lambda: archive.open(info), info.compress_size)
 
 
 def natural(name: str) -> list:
-    """Return a key for sorting: 2 before 10, capitals beside small letters; the same on every machine."""
+    """Return a sort key that puts 2 before 10 and ignores case. It is the same on every machine."""
     parts = re.split(r"([0-9]+)", unicodedata.normalize("NFC", name).casefold())
     return [(len(part.lstrip("0")), part.lstrip("0")) if i % 2 else part for i, part in enumerate(parts)] + [(), name]
 

@@ -1,6 +1,6 @@
-"""The manifest: who was found, in which files, whose row each fills, what is missing and what was not taken.
+"""Make the manifest: who was found, in which files and roster rows, what is missing and what was not taken.
 
-It is said before the first mark, so that nobody is lost in silence, and stands in the results.
+It is printed before grading starts, so that no learner is lost unnoticed, and saved with the results.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,18 +15,23 @@ from course_lib.classroom.spreadsheets import csv_text, spreadsheet_cell
 from course_lib.classroom.text import one_line, save_text
 from course_lib.grading.judge.show import plural
 
-MOST_LINES = 40  # on a terminal; the file holds all
+MOST_LINES = 40  # printed on a terminal; the file has all of them
 State = Literal["found", "unknown", "missing", "not taken"]
 WORDS: dict[State, str] = {"found": "found", "unknown": "UNKNOWN", "missing": "MISSING", "not taken": "NOT TAKEN"}
 
 
 @dataclass(frozen=True)
 class Line:
-    """One learner, or one thing that lay there.
+    """One learner, or one other item found in the class folder.
 
-    Fields: state · name, as in the report · learner, the id, if it is known · files, the notebooks and the files beside
-    them that they may use, each below what was handed in · chapters, that these are about · absent, the expected
-    chapters that they are not about · why, what is not as it should be.
+    Fields:
+        state: one of the states above.
+        name: as in the report.
+        learner: the learner's id, if known.
+        files: the notebooks and the files that they may use, as paths below the submission.
+        chapters: the chapters that the files cover.
+        absent: the expected chapters that the files do not cover.
+        why: what is wrong, if anything.
     """
 
     state: State
@@ -39,7 +44,7 @@ class Line:
 
     @property
     def is_doubtful(self) -> bool:
-        """Say whether a person should look: somebody's work may be lost, or be in another's name."""
+        """Return whether a person should check this line: work may be lost or listed under the wrong name."""
         return self.state in ("unknown", "not taken")
 
     def as_dict(self) -> dict:
@@ -55,10 +60,11 @@ class Line:
 
 
 def make_manifest(handed_in: HandedIn, expected: Iterable[int], learners: Sequence[Learner] = ()) -> list[Line]:
-    """Return a line for every submission, then for every learner without one, then for what was not taken.
+    """Return a line for every submission, then for every learner without one, then for every item not taken.
 
     Args:
-        expected: the chapters that everybody is graded on. learners: of the roster, if there is one.
+        expected: the chapters that everyone is graded on.
+        learners: the learners on the roster, if there is one.
     """
     expected, lines = sorted(set(expected)), []
     for each in handed_in.submissions:
@@ -88,11 +94,11 @@ def make_manifest(handed_in: HandedIn, expected: Iterable[int], learners: Sequen
 
 
 def _files(submission) -> tuple[str, ...]:
-    """Return the files of a submission, each with what lay in the class and holds it."""
+    """Return the files of a submission, each with the path of the item that contains it."""
     inside = [*(notebook.path for notebook in submission.notebooks), *submission.files, *submission.data]
     if submission.unchanged:
         inside.append(f"{plural(submission.unchanged, 'unchanged notebook')} of the course, left out")
-    if len(submission.handed_in) != 1:  # files of one learner, joined: as they were called
+    if len(submission.handed_in) != 1:  # several items of one learner, joined: keep their original names
         return submission.handed_in or tuple(inside)
     [outer] = submission.handed_in
     if outer.lower().endswith(".ipynb"):
@@ -101,7 +107,7 @@ def _files(submission) -> tuple[str, ...]:
 
 
 def told(lines: Sequence[Line], has_roster: bool, width: int = 100) -> str:
-    """Return the manifest for a terminal: all of a small class; of a large one what a person should look at."""
+    """Return the manifest for a terminal: all lines for a small class, only the doubtful ones for a large class."""
     counts = {state: sum(line.state == state for line in lines) for state in WORDS}
     parts = [plural(counts["found"] + counts["unknown"], "submission")]
     if has_roster:
@@ -120,7 +126,7 @@ def told(lines: Sequence[Line], has_roster: bool, width: int = 100) -> str:
 
 
 def _about(line: Line) -> str:
-    """Return what tells most first: a terminal may be too narrow for all of it."""
+    """Return the line's details, most important first, because a narrow terminal cuts them off."""
     parts = [f"({line.learner})"] if line.learner not in ("", line.name) else []
     if line.why:
         parts.append(one_line(line.why))
@@ -136,7 +142,7 @@ def chapters(numbers: Sequence[int]) -> str:
 
 
 def save_manifest(lines: Sequence[Line], folder: Path) -> Path:
-    """Write `manifest.csv`, a row for each line."""
+    """Write `manifest.csv`, one row per line."""
     head = ["state", "learner", "name", "files", "chapters", "chapters absent", "why"]
     rows = []
     for line in lines:

@@ -1,7 +1,7 @@
-"""A notebook as its cells, read as text: whatever the file holds, its reading ends, and what was lost is said.
+"""Read a notebook's cells as text. Reading ends whatever the file contains, and every loss is reported.
 
-A cursor steps over outputs: a million of them cost time, but no memory. nbformat would build them all, and refuse
-notebooks that can still be graded.
+A cursor steps over outputs, so a million of them take time but no memory. nbformat would build all of them in memory
+and reject notebooks that can still be graded.
 """
 
 import json
@@ -16,18 +16,18 @@ from typing import Any, Literal
 from course_lib.classroom.read.folders import File, Refused, megabytes
 from course_lib.grading.judge.show import printable
 
-LARGEST_NOTEBOOK = 64_000_000  # bytes; of a larger file without its outputs
-LARGEST_FILE = 512_000_000  # bytes with its outputs: saved plots may be a hundred times what was written
+LARGEST_NOTEBOOK = 64_000_000  # bytes; a larger file is read without its outputs
+LARGEST_FILE = 512_000_000  # bytes including outputs: saved plots may be a hundred times larger than the code
 LARGEST_CELL = 1_000_000  # characters
-MOST_CELLS = 5_000  # of a notebook
-DEEPEST_JSON = 1_000  # brackets inside brackets
-MOST_KEYS = 100  # of an object in a notebook
-LARGEST_VALUE = 10_000  # bytes of what is no cell's text
+MOST_CELLS = 5_000  # per notebook
+DEEPEST_JSON = 1_000  # nested brackets
+MOST_KEYS = 100  # per object in a notebook
+LARGEST_VALUE = 10_000  # bytes, for values other than a cell's text
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell. number: its place among all cells of the notebook, from 1."""
+    """One cell. number: its position among all cells of the notebook, counted from 1."""
 
     number: int
     kind: Literal["code", "markdown", "raw"]
@@ -35,22 +35,22 @@ class Cell:
 
 
 def mended(text: str) -> str:
-    """Return text with the line ends that Python makes of all, without halves of characters, which no file can hold."""
+    """Return text with normal line ends and without lone surrogates, which no file can contain."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return re.sub("[\ud800-\udfff]", "�", text)
 
 
-# --- JSON, as far as it is asked for ----------------------------------------------------------------------------------
+# --- A partial JSON reader --------------------------------------------------------------------------------------------
 
 
 class _Unreadable(Exception):
-    """Text that is no JSON from here on; the message says why, if anything special."""
+    """Text that is not JSON from here on. The message gives the reason if there is a special one."""
 
 
-# Every repetition is possessive (*+, ++): what was stepped over is never tried in another way, so time is linear.
+# Every repetition is possessive (*+, ++): the regex engine never backtracks, so the time is linear.
 _STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _FLAT = rb'[^"\[\]{}]++|' + _STRING
-_PAIR = rb"\[(?:%(in)s)*+\]|\{(?:%(in)s)*+\}"  # brackets that hold no more than ...
+_PAIR = rb"\[(?:%(in)s)*+\]|\{(?:%(in)s)*+\}"  # brackets that contain at most ...
 _PAIRS = _PAIR % {b"in": _FLAT + b"|" + _PAIR % {b"in": _FLAT}}  # ... such brackets: most outputs, in one step
 _TO_BRACKET = re.compile(rb"(?:" + _FLAT + b"|" + _PAIRS + rb")*+", flags=re.DOTALL)
 _SCALAR = re.compile(_STRING + rb'|[^\s,:"\[\]{}]+', flags=re.DOTALL)
@@ -60,27 +60,27 @@ _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
 def _end(pattern: re.Pattern[bytes], data: bytes, at: int, until: int = sys.maxsize) -> int:
-    """Return where what the pattern matches from here on ends; these patterns match anywhere, if need be nothing."""
+    """Return where the pattern's match at this position ends. These patterns also match an empty string."""
     found = pattern.match(data, at, until)
     return found.end() if found else at
 
 
 class _Cursor:
-    """A place in JSON text (UTF-8): it goes into what is asked for and steps over the rest without building it."""
+    """A position in JSON text (UTF-8). It reads requested values and steps over the rest without building it."""
 
     def __init__(self, data: bytes):
         self.data, self.at = data, 0
 
     def next(self, over: re.Pattern = _SPACE) -> bytes:
-        """Return the next character that is no space; b"" at the end."""
+        """Return the next character that is not a space; b"" at the end."""
         self.at = _end(over, self.data, self.at)
         return self.data[self.at : self.at + 1]
 
     def inside(self, opening: bytes) -> Iterator:
-        """Stop at each value of the array (b"[") or object (b"{") that begins here: yields its place, from 1, or key.
+        """Stop at each value of the array (b"[") or object (b"{") that begins here, and yield its number or key.
 
-        A value that is left alone is stepped over; so is what begins otherwise than `opening`, and what comes behind
-        the first that is too many.
+        Numbers count from 1. A value that the caller does not read is stepped over. So is a value that begins with
+        something other than `opening`, and everything after the maximum number of values.
         """
         if self.next() != opening:
             return
@@ -113,7 +113,7 @@ class _Cursor:
             self._skip_brackets(0)
 
     def _skip_brackets(self, depth: int) -> None:
-        """Step over a value in brackets, of which `depth` are open here."""
+        """Step over a value in brackets when `depth` brackets are already open."""
         data, at = self.data, self.at
         while True:
             step = _STEP.get(data[at]) if at < len(data) else None
@@ -130,16 +130,16 @@ class _Cursor:
         self.at = at
 
     def value(self) -> object:
-        """Return the small value that begins here; None for any other."""
+        """Return the small value that begins here; None for any other value."""
         self.next()
         begin = self.at
         self.skip()
-        with suppress(ValueError, RecursionError):  # no JSON; an integer of too many digits; too many brackets
+        with suppress(ValueError, RecursionError):  # not JSON, an integer with too many digits, or too many brackets
             return json.loads(self._decoded(begin)) if self.at - begin <= LARGEST_VALUE else None
         return None
 
     def text(self) -> str | None:
-        """Return the text that begins here, one string or a list of them; None for anything else, and for too much."""
+        """Return the string or joined list of strings that begins here; None for any other or too long a value."""
         self.next()
         begin = self.at
         self.skip()
@@ -154,22 +154,22 @@ class _Cursor:
         return self.data[begin : self.at].decode(errors="replace")
 
 
-# --- a file of any size -----------------------------------------------------------------------------------------------
+# --- Files of any size ------------------------------------------------------------------------------------------------
 
-_NAME = rb'"(?:outputs|attachments|widgets)"'  # of values that may be large, and are never read
+_NAME = rb'"(?:outputs|attachments|widgets)"'  # keys whose values may be large and are never read
 _KEY = re.compile(_NAME + rb"\s*+:\s*+[\[{]")
-_TO_KEY = re.compile(  # or to what may be one when more is known
+_TO_KEY = re.compile(  # or to a possible key, when more of the file is needed to decide
     rb'(?:[^"]++|(?!' + _NAME + rb"\s*+(?:\Z|:\s*+(?:\Z|[\[{])))" + _STRING + rb")*+", flags=re.DOTALL
 )
 _TO_QUOTE = re.compile(rb'(?:[^"\\]++|\\.)*+', flags=re.DOTALL)
-_NEAR = 100  # bytes, in which a key that begins in one piece may end in the next
-MOST_STEPS = 5_000_000  # in which outputs are stepped over: seconds
+_NEAR = 100  # bytes: a key that begins in one piece may end in the next one
+MOST_STEPS = 5_000_000  # while stepping over outputs; takes seconds
 
 
 def read_notebook(file: File, charge: Callable[[int], None]) -> bytes:
-    """Return a notebook's bytes for `read_cells`; of a large one without its outputs, which are never held in memory.
+    """Return a notebook's bytes for `read_cells`. Outputs of a large notebook are dropped and never kept in memory.
 
-    Errors: Refused, as in `File.pieces`, and if there is too much even so.
+    Errors: Refused, as in `File.pieces`, and if the rest is still too large.
     """
     pieces = file.pieces(LARGEST_FILE, charge)
     begin, size = list[bytes](), 0
@@ -193,15 +193,15 @@ def read_notebook(file: File, charge: Callable[[int], None]) -> bytes:
 
 
 def without_outputs(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield JSON in UTF-8 as it comes, its outputs, attachments and widgets emptied: `"outputs": []`.
+    """Yield JSON (UTF-8) as it is read, with outputs, attachments and widgets emptied: `"outputs": []`.
 
-    Errors: Refused if they nest so often that this would take minutes.
+    Errors: Refused if they are nested so often that this would take minutes.
     """
-    left, depth, in_string = b"", 0, False  # not looked at yet; brackets that are open in what is left out
+    left, depth, in_string = b"", 0, False  # unread bytes; open brackets in the skipped part
     steps = 0
     for piece in chain(filter(None, pieces), [b""]):
         data, at = left + piece, 0
-        known = len(data) - _NEAR if piece else len(data)  # before this place a name shows whether it is a key
+        known = len(data) - _NEAR if piece else len(data)  # a name before this position is known to be a key or not
         stopped = False
         while not stopped:
             steps += 1
@@ -233,7 +233,7 @@ def without_outputs(pieces: Iterable[bytes]) -> Iterator[bytes]:
         yield left
 
 
-# --- cells ------------------------------------------------------------------------------------------------------------
+# --- Cells ------------------------------------------------------------------------------------------------------------
 
 KINDS: dict[str, Literal["code", "markdown", "raw"]] = {
     "code": "code",
@@ -242,7 +242,7 @@ KINDS: dict[str, Literal["code", "markdown", "raw"]] = {
     "heading": "markdown",
     "html": "raw",
 }
-BEGINNINGS = {  # of what is no notebook
+BEGINNINGS = {  # the first bytes of files that are not notebooks
     b"PK": "it is a zip file under the name of a notebook",
     b"%PDF": "it is a PDF, not a notebook",
     b"<": "it is a web page, not a notebook: the file itself must be downloaded",
@@ -251,7 +251,7 @@ BEGINNINGS = {  # of what is no notebook
 
 
 def read_cells(data: bytes) -> tuple[list[Cell], list[str]]:
-    """Return a notebook's cells, and in sentences what could not be read. Damage costs what stands after it."""
+    """Return a notebook's cells, and sentences about the unreadable parts. Damage only affects the cells after it."""
     if (encoding := json.detect_encoding(data)) != "utf-8":
         data = data.decode(encoding, "replace").encode()
     cursor = _Cursor(data)
@@ -259,7 +259,7 @@ def read_cells(data: bytes) -> tuple[list[Cell], list[str]]:
         begins = data[cursor.at : cursor.at + 40]
         what = "it is no notebook" if begins else "it is empty"
         return [], [next((said for start, said in BEGINNINGS.items() if begins.startswith(start)), what)]
-    cells: dict[str, list[Cell]] = {}  # "cells", or "worksheets" where nbformat 3 keeps them
+    cells: dict[str, list[Cell]] = {}  # under "cells", or under "worksheets" in nbformat 3
     troubles: list[str] = []
     said: dict = {}
     try:
@@ -272,7 +272,7 @@ def read_cells(data: bytes) -> tuple[list[Cell], list[str]]:
                 _add_cells(cursor, cells[key], troubles)
             elif key == "worksheets":
                 cells[key] = []
-                for _ in cursor.inside(b"["):  # its sheets, which Jupyter shows as one
+                for _ in cursor.inside(b"["):  # its worksheets, which Jupyter shows as one notebook
                     for part in cursor.inside(b"{"):
                         if part == "cells":
                             _add_cells(cursor, cells[key], troubles)
@@ -298,7 +298,7 @@ def read_cells(data: bytes) -> tuple[list[Cell], list[str]]:
 
 
 def _language(said: Mapping) -> str | None:
-    """Return the language of a notebook's kernel, if it says one."""
+    """Return the language of a notebook's kernel, if the notebook gives one."""
     kernel, language = (_dictionary(said.get(part)) for part in ("kernelspec", "language_info"))
     names = [language.get("name"), kernel.get("language"), *re.findall(r"^(?:ir|julia)\b", str(kernel.get("name")))]
     return next((name for name in names if isinstance(name, str)), None)
@@ -309,7 +309,7 @@ def _dictionary(value: Any) -> dict:
 
 
 def _add_cells(cursor: _Cursor, cells: list[Cell], troubles: list[str]) -> None:
-    """Read the list of cells that begins at the cursor, after those that are there."""
+    """Read the list of cells at the cursor and append them to `cells`."""
     before = cells[-1].number if cells else 0
     for number in cursor.inside(b"["):
         number += before
@@ -320,7 +320,7 @@ def _add_cells(cursor: _Cursor, cells: list[Cell], troubles: list[str]) -> None:
         for part in cursor.inside(b"{"):
             if part == "cell_type":
                 kind = cursor.value()
-            elif part in ("source", "input"):  # the latter in code cells of nbformat 3
+            elif part in ("source", "input"):  # code cells of nbformat 3 use "input"
                 texts[part] = cursor.text()
         source = texts.get("source", texts.get("input"))
         if source is None:

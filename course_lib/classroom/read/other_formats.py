@@ -1,7 +1,7 @@
-"""A notebook in another form, read back as its cells: a Python script, a web page by Jupyter, Markdown, Quarto, Org.
+"""Read the cells of a notebook saved in another format: Python script, Jupyter web page, Markdown, Quarto or Org.
 
-Each reader takes what is certain to be a cell of code and leaves the rest: no output and no quotation becomes an
-answer. All take time and memory in proportion to the file, whatever it holds.
+Each reader takes only what is certainly a code cell, so no output or quotation becomes an answer. Time and memory are
+proportional to the size of the file.
 """
 
 import hashlib
@@ -23,7 +23,8 @@ from course_lib.grading.page.catalogue import EXERCISES
 LARGEST_HELPER = 1_000_000  # bytes
 Cells = list[tuple[Literal["code", "raw"], str]]
 
-# The first line of a cell, of: the percent format, which editors share; nbconvert's scripts; Jupytext's light format.
+# The first line of a cell in the percent format, which many editors use, in nbconvert's scripts, and in Jupytext's
+# light format.
 PERCENT = r"#[ \t]*+%%([^\n]*+)"
 NUMBERED = r"# In ?\[[ 0-9*]{0,9}\]:()"
 LIGHT = r"# [+-]((?: [^\n]*+)?)"
@@ -32,7 +33,7 @@ IS_LIGHT = re.compile(r"^#\s{1,20}format_name: light$", re.MULTILINE)
 DIVISION = re.compile(rb'<div class="([^"<>]*+)"[^<>]*+>')
 TAG = re.compile(rb"<[^<>]*+>")
 FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})[ \t]*+(.*)")
-PYTHON = re.compile(r"(?:i?python3?|py|\{code-cell\}.*|\{\.?python\b.*)", re.IGNORECASE)  # after the mark of a fence
+PYTHON = re.compile(r"(?:i?python3?|py|\{code-cell\}.*|\{\.?python\b.*)", re.IGNORECASE)  # after the marks of a fence
 ORG = re.compile(r"^[ \t]*+#\+(begin|end)_src\b[ \t]*+([^\n]*+)$", re.IGNORECASE | re.MULTILINE)
 IS_MARIMO = [re.compile(line, re.MULTILINE) for line in (rb"^import marimo\b", rb"^(?:@app\.|with app\.setup)")]
 MARIMO = (
@@ -42,7 +43,7 @@ MARIMO = (
 
 
 def cells_of_script(text: str) -> Cells:
-    """Return the cells of a Python file: those that its lines mark, or all of it as one."""
+    """Return the cells of a Python file: the marked ones, or the entire file as one cell."""
     marks = [PERCENT, NUMBERED, *([LIGHT] if IS_LIGHT.search(text, 0, 5_000) else [])]
     head, *parts = re.split(rf"^(?:{'|'.join(marks)})[ \t]*$", text, flags=re.MULTILINE)
     cells: Cells = [("code", head)]
@@ -54,7 +55,7 @@ def cells_of_script(text: str) -> Cells:
 
 
 def cells_of_page(data: bytes) -> Cells:
-    """Return the code cells of a page that nbconvert, or Jupyter with it, has made of a notebook; of no other."""
+    """Return the code cells of a web page made by nbconvert or Jupyter; none for any other page."""
     cells: Cells = []
     at, in_cell = 0, False
     while found := DIVISION.search(data, at):
@@ -62,20 +63,20 @@ def cells_of_page(data: bytes) -> Cells:
         if b"jp-CodeCell" in classes or b"code_cell" in classes:
             in_cell = True
         elif b"jp-OutputArea" in classes or b"output_wrapper" in classes:
-            in_cell = False  # an output may show code, too
+            in_cell = False  # an output may also show code
         elif in_cell and b"highlight" in classes and any(each.startswith(b"hl-") for each in classes):
             in_cell = False
             end = data.find(b"</pre>", at)
             if end < 0:
                 break
-            with suppress(ValueError):  # the number of a character may have any number of digits
+            with suppress(ValueError):  # a character reference may have any number of digits
                 cells.append(("code", html.unescape(TAG.sub(b"", data[at:end]).decode("utf-8", "replace"))))
             at = end
     return [(kind, source.strip("\n")) for kind, source in cells if source.strip()]
 
 
 def cells_of_markdown(text: str) -> Cells:
-    """Return the fenced blocks of a Markdown file that say that they are Python."""
+    """Return the fenced blocks of a Markdown file that are marked as Python."""
     cells: Cells = []
     mark = ""
     kept: list[str] | None = None
@@ -93,7 +94,7 @@ def cells_of_markdown(text: str) -> Cells:
 
 
 def cells_of_org(text: str) -> Cells:
-    """Return the source blocks of an Org file that say that they are Python, without what they are indented by."""
+    """Return the source blocks of an Org file that are marked as Python, without their indentation."""
     _, *parts = ORG.split(text)
     marks = zip(parts[0::3], parts[1::3], parts[2::3], parts[3::3])
     is_python = re.compile(r"(?:jupyter-)?python\b(?!-)", re.IGNORECASE).match
@@ -108,7 +109,7 @@ def _as_text(read: Callable[[str], Cells]) -> Callable[[bytes], Cells]:
     return lambda data: read(data.decode("utf-8-sig", "replace").replace("\r\n", "\n"))
 
 
-FORMS: dict[str, Callable[[bytes], Cells]] = {  # by the ending of a file
+FORMS: dict[str, Callable[[bytes], Cells]] = {  # by file extension
     ".py": _as_text(cells_of_script),
     ".html": cells_of_page,
     ".htm": cells_of_page,
@@ -119,7 +120,7 @@ FORMS: dict[str, Callable[[bytes], Cells]] = {  # by the ending of a file
 }
 
 
-# --- answers ----------------------------------------------------------------------------------------------------------
+# --- Answers ----------------------------------------------------------------------------------------------------------
 
 CHAPTER_OF_ANSWER = {exercise.answer_name: exercise.chapter for exercise in EXERCISES.entries.values()}
 DEFINED = re.compile(r"^[ \t]*(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]*)?=(?!=)", flags=re.MULTILINE)
@@ -127,10 +128,10 @@ LEFT_OPEN = re.compile(r"\bNotImplementedError\b|[=:][ \t]*\.\.\.")
 
 
 def cells_of_form(file: File, charge: Callable[[int], None]) -> Cells:
-    """Return the cells of a file that is a notebook in another form, if an answer of the course stands in them.
+    """Return the cells of a notebook in another format, if they contain an answer of the course.
 
-    A module of the course's library is none: nobody has answered anything by having it.
-    Errors: Refused, with MARIMO for a notebook of that kind.
+    A module of the course's library does not count, because its code is not the learner's.
+    Errors: Refused, with MARIMO for a Marimo notebook.
     """
     kind = ending(file.name)
     data = file.read(LARGEST_HELPER if kind == ".py" else LARGEST_NOTEBOOK, charge)
@@ -143,7 +144,7 @@ def cells_of_form(file: File, charge: Callable[[int], None]) -> Cells:
 
 
 def defines_answer(text: str) -> bool:
-    """Say whether a piece of code defines an answer of the course by its name, and does not leave it open."""
+    """Return whether the code defines an answer of the course by name and the answer is more than a stub."""
     places = list(DEFINED.finditer(text))
     tops = [place.start() for place in places if not text[place.start()].isspace()]
     still_open = [place.start() for place in LEFT_OPEN.finditer(text)]
@@ -157,18 +158,18 @@ def defines_answer(text: str) -> bool:
 
 
 def _next(places: list[int], here: int, end: int) -> int:
-    """Return the first of the places, in order, from here on; `end` if none is before it."""
+    """Return the first of the sorted positions from `here` on; `end` if there is none before it."""
     i = bisect_left(places, here)
     return min(places[i], end) if i < len(places) else end
 
 
 def is_of_library(data: bytes) -> bool:
-    """Say whether a Python file is a module of this course's library."""
+    """Return whether a Python file is a module of this course's library."""
     return _digest(data) in _library()
 
 
 def _digest(data: bytes) -> bytes:
-    return hashlib.sha256(b"".join(data.split())).digest()  # whatever ends its lines, and however it is indented
+    return hashlib.sha256(b"".join(data.split())).digest()  # the same for all line ends and indentation
 
 
 @cache

@@ -1,7 +1,7 @@
-"""What a learning platform lays beside the hand-ins of a class: whose each is, and when it came.
+"""Read the files that a learning platform adds to a class's submissions: who submitted what, and when.
 
-Blackboard lays a receipt (.txt) beside each attempt, Gradescope one list for all (submission_metadata.yml), Brightspace
-a page (index.html), and writes the time into the folder's name. None of these is anybody's hand-in.
+Blackboard adds a receipt (.txt) to each attempt. Gradescope adds one list for all learners (submission_metadata.yml).
+Brightspace adds a page (index.html) and writes the time into the folder's name. None of these files is a submission.
 """
 
 import re
@@ -16,12 +16,12 @@ from course_lib.classroom.read.folders import File, Folder, Item, LeftOut, Refus
 from course_lib.classroom.read.roster import Learner
 
 GRADESCOPE = "submission_metadata.yml"
-LARGEST_LIST = 64_000_000  # bytes: Gradescope's holds all results of an autograder, too
-RECEIPT_HEAD = 2_000  # bytes: whose, what and when; below it stands what the learner wrote
+LARGEST_LIST = 64_000_000  # bytes: Gradescope's list also contains all results of an autograder
+RECEIPT_HEAD = 2_000  # bytes: name, assignment and time; the learner's own text follows
 
 
 class Person(NamedTuple):
-    """Somebody as a platform knows them. ids: numbers, logins and addresses, of which it gives nobody two."""
+    """A person as a platform lists them. ids: numbers, logins and addresses, each unique to one person."""
 
     ids: tuple[str, ...]
     name: str
@@ -29,17 +29,17 @@ class Person(NamedTuple):
 
 @dataclass(frozen=True)
 class Told:
-    """What a platform says of one thing in a class: whose it is, of a group all, and when it came, as it writes it."""
+    """A platform's information on one item of a class: its learner or group, and its time as written there."""
 
     people: tuple[Person, ...] = ()
     time: str = ""
 
 
 def told_beside(items: Sequence[Item]) -> tuple[list[Item], dict[str, Told]]:
-    """Return what was handed in, without what the platform laid beside it; and by name what that says.
+    """Return the submissions without the platform's own files, and the information in those files by item name.
 
-    A receipt without a file is the hand-in of somebody who sent none, and becomes an empty folder. A list that is not
-    as Gradescope writes it is left out, with the reason.
+    A receipt without a file means that the learner sent no file: it becomes an empty folder. A list that is not in
+    Gradescope's format is left out, with the reason.
     """
     names = [each.name for each in items]
     told = {name: Told(time=_time_of(folder[3])) for name in names if (folder := BRIGHTSPACE_DOWNLOAD.fullmatch(name))}
@@ -67,20 +67,20 @@ def _folder_of(file: File) -> Folder:
 
 
 def people_of(told: dict[str, Told]) -> list[Learner]:
-    """Return everybody whom a platform names, as if its list were a roster."""
+    """Return everyone whom a platform lists, as if its list were a roster."""
     people = dict.fromkeys(person for each in told.values() for person in each.people)
     return [Learner(next(iter(each.ids), each.name), each.name, each.ids[1:]) for each in people]
 
 
 def _time_of(folder: str) -> str:
-    """Return a time as Brightspace writes it elsewhere: in a folder's name it has no colon."""
+    """Return a folder's time in the form that Brightspace uses elsewhere, with a colon."""
     return re.sub(r"([0-9]{1,2})([0-9]{2})( [AP]M)?$", r"\1:\2\3", folder)
 
 
 def _receipt(file: File) -> Told:
-    """Read the login and the time on a receipt of Blackboard: in its first lines, which nobody else writes."""
+    """Read the login and the time from the first lines of a Blackboard receipt. Learners cannot write these lines."""
     text = ""
-    with suppress(Exception), file.open() as stream:  # a damaged archive raises nearly anything
+    with suppress(Exception), file.open() as stream:  # a damaged archive can raise almost anything
         text = stream.read(RECEIPT_HEAD).decode("utf-8-sig", "replace")
     whose = re.match(r"\s*[^\n:]+: *(?P<name>[^\n]*) \((?P<login>[^\n()]+)\)[ \r]*\n", text)
     if not whose:
@@ -94,11 +94,11 @@ def _is_gradescopes(name: str) -> bool:
 
 
 def _gradescope(file: File) -> dict[str, Told]:
-    """Read Gradescope's list: Ruby's symbols as keys, several submitters of a group. Errors: Refused."""
+    """Read Gradescope's list. Its keys are Ruby symbols, and a group has several submitters. Errors: Refused."""
     import yaml
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-        """A safe loader that passes by what only Ruby could make."""
+        """A safe YAML loader that skips values only Ruby could build."""
 
     Loader.add_multi_constructor("!", lambda loader, tag, node: None)
     try:

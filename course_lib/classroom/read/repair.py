@@ -1,6 +1,6 @@
-"""What can be read of a hand-in that is not as it should be: each saving is said, and `--salvage no` does none of it.
+"""Read damaged or unusual submissions as far as possible. Every repair is reported; `--salvage no` disables them.
 
-Nothing is guessed of what a learner meant: what is read stands in the file, in a form whose meaning is certain.
+No code here guesses a learner's intention: it only reads text whose meaning is certain.
 """
 
 import json
@@ -8,14 +8,14 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
-COPY = re.compile(r"(?: \(theirs\)|-Copy[0-9]+|[ _-]?\([0-9]+\)|-[0-9])+$")  # JupyterLab's, a browser's, Canvas's
+COPY = re.compile(r"(?: \(theirs\)|-Copy[0-9]+|[ _-]?\([0-9]+\)|-[0-9])+$")  # added by JupyterLab, a browser or Canvas
 THEIRS = " (theirs)"
 ABOVE = "Python runs nothing of a cell with a syntax error, so {names}, which are complete above it, did not run"
-MOST_VERSIONS = 3  # of one notebook that are compared, the last ones
+MOST_VERSIONS = 3  # of one notebook, the last ones, are compared
 MOST_CONFLICTS = 1_000
-TEXT_NOTEBOOK = re.compile(r"\.ipynb\.(?:txt|json)$", re.IGNORECASE)  # what some browsers and mail programs make of it
+TEXT_NOTEBOOK = re.compile(r"\.ipynb\.(?:txt|json)$", re.IGNORECASE)  # added by browsers and mail programs
 ENDINGS = re.compile(r"(?:\.ipynb)?\.(?:ipynb|txt|json|py|html?|md|markdown|qmd|org)$", re.IGNORECASE)
-TELLS = {  # what is not read, and what to do about it
+TELLS = {  # unreadable formats, and how to fix them
     **dict.fromkeys((".html", ".htm", ".pdf"), "is a printed page without answers that could be read back"),
     **dict.fromkeys(
         (".md", ".markdown", ".qmd"), "is Markdown without a block of Python that defines an answer of the course"
@@ -26,7 +26,7 @@ TELLS = {  # what is not read, and what to do about it
 WANTED = ": hand in the notebook itself (.ipynb; in JupyterLab File > Download)"
 MERGE = "holds the marks of a merge that was not finished (<<<<<<<)"
 _MARK = re.compile(rb"^(?:<{7}|\|{7}|={7}|>{7})(?=[ \r\n]|\Z)[^\n]*+\n?", re.MULTILINE)
-_NEXT = {  # the state of a merge, and the mark that follows -> the state then; what both had is of neither side
+_NEXT = {  # (state of a merge, next mark) -> next state; text of the common ancestor is on neither side
     ("both", b"<"): "ours",
     ("ours", b"|"): "base",
     ("ours", b"="): "theirs",
@@ -36,15 +36,15 @@ _NEXT = {  # the state of a merge, and the mark that follows -> the state then; 
 
 
 def merged(data: bytes) -> bool:
-    """Say whether a file holds the marks of a merge: no line of JSON begins in this way."""
+    """Return whether a file contains merge conflict markers. No line of JSON begins like one."""
     return data.startswith(b"<<<<<<<") or b"\n<<<<<<<" in data
 
 
 def sides(data: bytes) -> list[bytes]:
-    """Return both sides of a file with Git's conflict markers, ours and theirs; nothing if it has none, or broken ones.
+    """Return both sides of a file with Git's conflict markers, ours and theirs; nothing without complete markers.
 
-    What stood there before both, which `diff3` shows between them, is nobody's. A file is cut at its marks alone: its
-    lines may be millions.
+    The common ancestor, which `diff3` shows between the sides, is dropped. The file is split only at its markers,
+    because it may have millions of lines.
     """
     if not merged(data):
         return []
@@ -57,14 +57,14 @@ def sides(data: bytes) -> list[bytes]:
         state, at = _NEXT.get((state, sign), ""), mark.end()
         conflicts += state == "ours"
         if not state or conflicts > MOST_CONFLICTS:
-            return []  # one inside another, or a mark that belongs to none
+            return []  # nested markers, or a marker without its partner
     if state != "both":
         return []
     return [b"".join([*parts[side], whole[at:]]) for side in ("ours", "theirs")]
 
 
 def versions(paths: Sequence[str]) -> list[list[int]]:
-    """Return the places of the paths in groups: versions of one notebook, `x.ipynb` and `x (1).ipynb`, are one."""
+    """Return the indices of the paths in groups. Versions of one notebook, `x.ipynb` and `x (1).ipynb`, are a group."""
     groups: dict[str, list[int]] = {}
     for place, path in enumerate(paths):
         stem = re.sub(r"\.ipynb(?:\.txt|\.json)?(?= \(theirs\)$|$)", "", path, flags=re.IGNORECASE)
@@ -73,7 +73,7 @@ def versions(paths: Sequence[str]) -> list[list[int]]:
 
 
 def as_notebook(cells: Iterable[tuple[str, str]]) -> str:
-    """Return a notebook of these cells, (kind, source), as `%run` reads it."""
+    """Return a notebook of these cells, (kind, source), in the form that `%run` reads."""
     made: list[dict[str, object]] = [
         {"cell_type": kind, "metadata": {}, "source": source}
         | ({"outputs": [], "execution_count": None} if kind == "code" else {})
@@ -82,12 +82,12 @@ def as_notebook(cells: Iterable[tuple[str, str]]) -> str:
     return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 2})
 
 
-# --- a newer Python ---------------------------------------------------------------------------------------------------
+# --- Newer versions of Python -----------------------------------------------------------------------------------------
 
 Version = tuple[int, ...]
 _F = r"""\b(?:[fF][rR]?|[rR][fF])"""
-_FIELDS = r"""(?:[^"'\n{}]|\{\{|\}\}|\{[^"'{}\n]*+\})*+"""  # of an f-string, up to the brace in question
-_STRING = re.compile(  # or a comment; what is never closed ends with the line, or the text
+_FIELDS = r"""(?:[^"'\n{}]|\{\{|\}\}|\{[^"'{}\n]*+\})*+"""  # of an f-string, up to the replacement field in question
+_STRING = re.compile(  # or a comment; an unclosed one ends with the line, or with the text
     r"""#[^\n]*+|("{3}|'{3})(?:\\.|(?!\1).)*+(?:\1|\Z)|(["'])(?:\\.|(?!\2)[^\n\\])*+(?:\2|\n|\Z)""", re.DOTALL
 )
 _IS_T = re.compile(r"(?:\W|^)(?:tr?|rt)$", re.IGNORECASE)
@@ -101,7 +101,7 @@ def _found(pattern: str) -> Callable[[str], object]:
     return re.compile(pattern, re.MULTILINE).search
 
 
-_NEWER: list[tuple[Version, str, Callable[[str], object]]] = [  # since when, what, and how it is recognized
+_NEWER: list[tuple[Version, str, Callable[[str], object]]] = [  # first version, feature, how to recognize it
     ((3, 12), "type parameters", _found(r"^[ \t]*+(?:async[ \t]++)?(?:def|class)[ \t]++\w++\[")),
     ((3, 12), "a `type` statement", _found(r"^[ \t]*+type[ \t]++\w++(?:\[[^\]\n]*+\])?[ \t]*+=")),
     ((3, 12), "quotes inside of an f-string's quotes", _found(rf"""{_F}(["']){_FIELDS}\{{(?!\{{)[^"'}}\n]*+\1""")),
@@ -120,7 +120,7 @@ _NEWER: list[tuple[Version, str, Callable[[str], object]]] = [  # since when, wh
 
 
 def python_version(data: bytes) -> Version:
-    """Return the version of Python that a notebook's metadata name, (3, 12); () if none."""
+    """Return the version of Python in a notebook's metadata, such as (3, 12); () if there is none."""
     found = re.search(
         rb'"language_info"\s*:\s*\{[^{}]*(?:\{[^{}]*\}[^{}]*)?"version"\s*:\s*"(\d{1,2})\.(\d{1,3})', data
     )
@@ -128,15 +128,15 @@ def python_version(data: bytes) -> Version:
 
 
 def newest(source: str, said: Version) -> Version:
-    """Return the oldest Python that may read a cell, as far as it shows: the newest of what it uses and says."""
+    """Return the oldest Python that may be able to read a cell, judged by its syntax and the notebook's version."""
     return max([said, *(since for since, _, uses in _NEWER if uses(source))])
 
 
 def newer_syntax(source: str, said: Version, ours: Version = sys.version_info[:2]) -> str:
-    """Return why a cell with a syntax error may be none in a newer Python than ours; "" if nothing speaks for that.
+    """Return why a cell with a syntax error may be valid in a newer Python than ours; "" if nothing suggests it.
 
     Args:
-        said: the version that the notebook says it was written with, () if it says none.
+        said: the version in the notebook's metadata; () if there is none.
     """
     told = [f"was written with Python {_dotted(said)}"] if said > ours else []
     told += [

@@ -1,6 +1,6 @@
-"""Whose it is: the people of a class, read from what an LMS exports, and whose name or number a text bears.
+"""Match names to learners: read the roster that an LMS exports, and find the learner whose name or number a text has.
 
-Nothing is guessed: what may mean two people means nobody.
+Nothing is guessed: a name that fits two people is assigned to no one.
 """
 
 import re
@@ -16,8 +16,8 @@ from course_lib.classroom.graded_submission import GradedSubmission, rounded
 from course_lib.classroom.spreadsheets import Sheet, csv_text, spreadsheet_cell
 from course_lib.classroom.text import in_order, one_line, sanitized, save_text
 
-# The columns of Canvas, Moodle (worksheet, participants, gradebook), Blackboard, Brightspace, Gradescope, GitHub
-# Classroom, and of lists made by hand, in the order in which they are asked; compared without capitals and signs.
+# The columns of Canvas, Moodle (worksheet, participants, gradebook), Blackboard, Brightspace, Gradescope and GitHub
+# Classroom, and of handmade lists, in the order in which they are tried. Case and punctuation are ignored.
 IDS = (
     "id",
     "orgdefinedid",
@@ -36,22 +36,22 @@ LOGINS = (
     *("sisloginid", "login", "loginid", "username", "githubusername", "rosteridentifier", "sisuserid"),
     *("studentid", "idnumber", "sid", "identifier", "email", "emailaddress", "mail"),
 )
-NO_ONE = re.compile(r"Points Possible|Student, Test|Test Student", re.IGNORECASE)  # called so by Canvas, and nobody
-# One letter of an alphabet; a sign of Chinese, Japanese or Korean is a whole word.
+NO_ONE = re.compile(r"Points Possible|Student, Test|Test Student", re.IGNORECASE)  # Canvas's test rows, not learners
+# One letter of an alphabet. A single Chinese, Japanese or Korean character is an entire word.
 LETTER = r"[^\W\d_\u2e80-\U0010ffff]"
-# What stands at an end of many a file's name and means no person: a counter, a letter, the course's own words.
+# Frequent beginnings and ends of file names that do not identify a person: a counter, a letter, words of the course.
 WEAK = re.compile(rf"[0-9]{{1,3}}|{LETTER}|{'|'.join(word for stem in STEMS for word in stem.split('_'))}")
 APOSTROPHES = "'\u2019\u2018\u201b`\u00b4\u2032\u02b9\u02bb\u02bc\u02c8\u055a\u05f3\ua78c\uff07"
-# What nobody sees: soft hyphens, zero widths, signs that turn the reading order; variation selectors.
+# Invisible characters: soft hyphens, zero-width characters, marks of text direction, variation selectors.
 UNSEEN = re.compile(r"[\u034f\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-ROLE, LEARNERS = "role", ("", "student", "learner", "studentenrollment")  # Gradescope lists those who teach, too
+ROLE, LEARNERS = "role", ("", "student", "learner", "studentenrollment")  # Gradescope also lists the teachers
 
 
 TWICE = "another submission fits the same row"
 
 
 class Learner(NamedTuple):
-    """One row of a roster. also: all else by which this learner may be named. row: its line in the file, from 1."""
+    """One row of a roster. also: everything else that identifies this learner. row: its line in the file (from 1)."""
 
     id: str
     name: str
@@ -64,14 +64,14 @@ class Learner(NamedTuple):
 
 
 def read_roster(path: Path) -> list[Learner]:
-    """Return the learners of a CSV file, whichever LMS exported it.
+    """Return the learners in a CSV file exported by any LMS.
 
-    Who has no number of the LMS's own is known by the login, the address or the name.
-    Errors: ValueError for a file that names nobody, or two people by one id.
+    A learner without an LMS number is identified by login, address or name.
+    Errors: ValueError for a file without learners, or with two people under one id.
     """
     sheet = Sheet(path, "a roster")
     heads = [re.sub(r"[^a-z]", "", head.casefold()) for head in sheet.header]
-    marks = "'#" if "endoflineindicator" in heads else "'"  # Brightspace keeps spreadsheets from numbers with a #
+    marks = "'#" if "endoflineindicator" in heads else "'"  # Brightspace's # keeps spreadsheets from changing numbers
 
     def cells(row: Sequence[str], wanted: Iterable[str]) -> list[str]:
         return [row[heads.index(each)].strip().lstrip(marks) for each in wanted if each in heads]
@@ -116,16 +116,17 @@ def read_roster(path: Path) -> list[Learner]:
 
 
 def plain_signs(text: str, unseen: str = "") -> str:
-    """Return a name with one kind of apostrophe, dash and space, letters composed, and nothing that nobody sees.
+    """Return a name with one kind of apostrophe, dash and space, composed letters, and no invisible characters.
 
-    unseen: what stands for signs that nobody sees: a soft hyphen, or a space of no width, may part two words.
+    Args:
+        unseen: the replacement for invisible characters: a soft hyphen or a zero-width space may separate two words.
     """
     text = sanitized("".join(_sign(each, unseen) for each in text))
     return " ".join("".join(_sign(each, unseen) for each in unicodedata.normalize("NFKC", text)).split())
 
 
 def comparable(text: str, unseen: str = "") -> str:
-    """Return what is equal for what people take for the same name: "Ada_Lovelace", "ada lovelace"."""
+    """Return a form that is equal for spellings of the same name: "Ada_Lovelace", "ada lovelace"."""
     text = plain_signs(text, unseen).replace("_", " ").casefold()
     return " ".join(unicodedata.normalize("NFKC", text).split())
 
@@ -134,37 +135,37 @@ def _sign(each: str, unseen: str) -> str:
     if each in APOSTROPHES:
         return "'"
     kind = unicodedata.category(each)
-    if kind == "Pd" or each == "\u2212":  # a minus
+    if kind == "Pd" or each == "\u2212":  # a minus sign
         return "-"
     return unseen if kind == "Cf" or UNSEEN.match(each) else each
 
 
 def _letters(text: str) -> str:
-    """Return the same without spaces and signs, of which Canvas leaves none in the name of a download."""
+    """Return the letters and digits only, because Canvas removes all other characters from names of downloads."""
     return "".join(filter(str.isalnum, comparable(text)))
 
 
 def _words(text: str, unseen: str = "") -> tuple[str, ...]:
-    """Return the words of a name: letters with the marks above and below them, which vowels of many scripts are."""
+    """Return the words of a name. Combining marks belong to their letters, since many scripts write vowels as marks."""
     text = comparable(text, unseen)
     return tuple("".join(each if unicodedata.category(each)[0] in "LMN" else " " for each in text).split())
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose a name is: the row, or None and why."""
+    """The owner of a name: the row, or None and the reason."""
 
     row: int | None
     why: str = ""
 
 
 class Roster:
-    """Rows of a class, found by the name of what was handed in.
+    """The rows of a class, found by the name of a submission.
 
     Args:
-        rows: for each row its number there (the LMS's own, which stands in the names of downloaded submissions), and
-            everything else by which a submission may be named: logins, addresses, the person's name.
-        kinds: how that number stands in the name of a download (`file_names.downloads`); by default in any known way.
+        rows: for each row, its LMS number (which appears in names of downloads), and everything else that may identify
+            a submission: logins, addresses, the person's name.
+        kinds: the patterns of the number in a download's name (`file_names.downloads`); by default all known patterns.
     """
 
     def __init__(self, rows: Mapping[int, tuple[str, Sequence[str]]], *kinds: re.Pattern):
@@ -177,7 +178,7 @@ class Roster:
                 self._numbers[id.strip()].add(row)
             for name in (id, *names):
                 if key := comparable(name):
-                    if not re.fullmatch(LETTER, key):  # a whole name of two letters, X Æ, is somebody's
+                    if not re.fullmatch(LETTER, key):  # unless the learner's full name has two letters, such as X Æ
                         self._names[key].add(row)
                     for unseen in ("", " "):
                         self._words[_words(name, unseen)].add(row)
@@ -188,12 +189,14 @@ class Roster:
         return cls({row: (each.id, each.names) for row, each in enumerate(learners)})
 
     def owner(self, name: str, *, at_an_end: bool = False) -> Owner:
-        """Say whose row a name fits.
+        """Return the row that a name fits.
 
-        at_an_end: a name that no platform gave may also begin or end with one learner's name in whole words, as do
-        `ada_02_attention` and `homework-ada`. Of names that begin (or end) it, the longest counts: `Anna Lane` is not
-        `anna`. A counter, a single letter, or a word of the course, that is a name by chance, can bring doubt and never
-        decide. What follows a platform's number is of the learner's own choice, and says nothing.
+        A name that is a number, a single letter or a word of the course by chance can cause doubt, but never decides.
+        The text after a platform's number is chosen by the learner and is ignored.
+
+        Args:
+            at_an_end: whether a name not given by a platform may also begin or end with one learner's name in full
+                words, as in `ada_02_attention` and `homework-ada`. The longest name counts: `Anna Lane` is not `anna`.
         """
         rows, meant = self._rows(name), downloads(name, *self._kinds)
         if at_an_end and len(meant) > 1 and not self._is_surely_one(meant):
@@ -209,31 +212,33 @@ class Roster:
         return Owner(None, "it fits several rows" if rows else "no row has this name or number")
 
     def _ends(self, words: tuple[str, ...]) -> list[tuple[str, ...]]:
-        """Return the longest name with which words begin, and with which they end; if they are one name, only that."""
+        """Return the longest known names at the beginning and at the end; one entry if they are the same."""
         lengths = range(len(words), 0, -1)
         first = next((words[:length] for length in lengths if words[:length] in self._words), ())
         last = next((words[-length:] for length in lengths if words[-length:] in self._words), ())
         return [end for end in dict.fromkeys([first, last]) if end]
 
     def knows(self, id: str) -> set[int]:
-        """Return the rows of which a number, a login or an address is exactly one."""
+        """Return the rows that have exactly this number, login or address."""
         return self._numbers.get(id.strip(), set()) | self._names.get(comparable(id), set())
 
     def of_person(self, ids: Sequence[str], name: str = "") -> Owner:
-        """Say whose row a person's is, by what a platform knows of them; a name counts where no id is known."""
+        """Return the row of a person as a platform describes them. The name only counts if no id is known."""
         rows = set().union(*map(self.knows, ids)) or self.knows(name)
         if len(rows) == 1:
             return Owner(next(iter(rows)))
         return Owner(None, "it fits several rows" if rows else "no row has this name or number")
 
     def row_of_id(self, id: str) -> int | None:
-        """Return the row of a learner's id: the LMS's own number first, for a profile may be called as a number is."""
+        """Return the row of a learner's id. LMS numbers come first, because a profile's name may look like one."""
         rows = self._numbers.get(id.strip(), set())
         return next(iter(rows)) if len(rows) == 1 else self.owner(id).row if id else None
 
     def _is_surely_one(self, meant: Sequence[Download]) -> bool:
-        """Say whether only the first number is anybody's, and stands behind that person's name. On Moodle, whose mark
-        stands in no name by chance, it never is."""
+        """Return whether only the first number is known and it follows the name of its learner.
+
+        For Moodle the answer is always False, because its marker does not occur in names by chance.
+        """
         first, *others = meant
         rows = self._numbers.get(first.number, set())
         named = any(_letters(first.learner) in self._letters[row] for row in rows)
@@ -245,7 +250,7 @@ class Roster:
         named = named.union(*(self._names.get(comparable(each.called), ()) for each in meant))
         numbered = [(row, each.learner) for each in meant for row in self._numbers.get(each.number, ())]
         rows = named | {row for row, _ in numbered}
-        if len(rows) > 1 or len(meant) > 1:  # a profile, or a file, may be called as somebody else's download is
+        if len(rows) > 1 or len(meant) > 1:  # a profile or file name may imitate another download
             agreed = {row for row, learner in numbered if _letters(learner) in self._letters[row]}
             rows = agreed or (rows if len(rows) > 1 else named)
         return rows
@@ -253,7 +258,7 @@ class Roster:
     def assign(
         self, marked: Sequence[GradedSubmission]
     ) -> tuple[dict[int, GradedSubmission], list[tuple[GradedSubmission, str]]]:
-        """Return the submission of each row, and the submissions without one, with the reason. Nothing is guessed."""
+        """Return the submission of each row, and the submissions without a row, with the reason. Nothing is guessed."""
         claims, left = defaultdict(list), []
         known = [(each, self.row_of_id(each.learner)) for each in in_order(marked)]
         taken = {row for _, row in known}
@@ -261,7 +266,7 @@ class Roster:
             owner = self.owner(each.name) if row is None else Owner(row)
             if owner.row is None:
                 left.append((each, owner.why))
-            elif row is None and owner.row in taken:  # whose id it is, is surer than whose name
+            elif row is None and owner.row in taken:  # a match by id is more certain than one by name
                 left.append((each, TWICE))
             else:
                 claims[owner.row].append(each)
@@ -276,13 +281,13 @@ def _stem(name: str) -> str:
 
 
 def shown_names(learners: Sequence[Learner]) -> list[str]:
-    """Return a name of its own for each learner, with the id where two have one name."""
+    """Return a unique name for each learner: the id is added where two share a name."""
     counts = Counter(comparable(each.name) for each in learners)
     return [f"{each.name} ({each.id})" if counts[comparable(each.name)] > 1 else each.name for each in learners]
 
 
 def save_unmatched(path: Path, left: Sequence[tuple[GradedSubmission, str]]) -> list[Path]:
-    """Write a table of the submissions that found no row, if there are any; one of an earlier run is removed."""
+    """Write a table of the submissions that match no row, if there are any, and remove an earlier run's table."""
     if not left:
         path.unlink(missing_ok=True)
         return []

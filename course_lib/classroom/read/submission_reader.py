@@ -1,7 +1,7 @@
-"""One submission, read as text: notebooks as cells, the .py files beside them, and small files of data as bytes.
+"""Read one submission as text: the cells of its notebooks, the .py files next to them, and small data files as bytes.
 
-Nothing of a submission is run, imported or written, and whatever is read has a limit: what a learner handed in never
-raises here, it becomes a sentence in `troubles`.
+No part of a submission is run, imported or written, and everything read has a size limit. The content of a submission
+never raises an error here: problems become sentences in `troubles`.
 """
 
 import hashlib
@@ -46,30 +46,31 @@ from course_lib.classroom.read.unchanged import MOST_RECORDS, AsGiven, is_record
 from course_lib.grading.judge.show import printable
 from course_lib.grading.page.catalogue import EXERCISES
 
-# For one submission. Sizes are in bytes, those of text in characters.
+# Limits for one submission: file sizes in bytes, text in characters.
 LARGEST_TEXT = 8_000_000  # all cells and helper files together
-MOST_READ = 512_000_000  # unpacked, all files together
+MOST_READ = 512_000_000  # unpacked size of all files together
 MOST_NOTEBOOKS = 100
 MOST_HELPERS = 100
 LARGEST_DATA_FILE = 1_000_000
 LARGEST_DATA = 8_000_000  # all data files together
 MOST_DATA = 200
-MOST_NAMED = 3  # modules of a clone's library that were edited
-MOST_FILES = 10_000  # that are looked at: notebooks, helpers, folders, archives
-MOST_LISTED = 200_000  # of any kind
+MOST_NAMED = 3  # edited modules of a clone's library
+MOST_FILES = 10_000  # examined files: notebooks, helpers, folders, archives
+MOST_LISTED = 200_000  # files of any kind
 MOST_ARCHIVES = 20
-MOST_TROUBLES = 50  # that are said of a notebook, and of the rest
-DEEPEST_ARCHIVE = 2  # one inside another
+MOST_TROUBLES = 50  # reported for each notebook, and for the rest
+DEEPEST_ARCHIVE = 2  # archives inside archives
 
 NO_NOTEBOOK = "There is no notebook in it"
 
 
 @dataclass(frozen=True)
 class Notebook:
-    """One notebook: its cells without outputs, and in sentences what of it could not be read.
+    """One notebook: its cells without outputs, and sentences about its unreadable parts.
 
-    path: below the submission, for messages and for its chapter; it holds no control characters · python, the version
-    that it was written with, if it says so.
+    Fields:
+        path: the path below the submission, for messages and for the chapter; without control characters.
+        python: the version in the notebook's metadata, if there is one.
     """
 
     path: str
@@ -79,7 +80,7 @@ class Notebook:
 
     @property
     def chapters(self) -> set[int]:
-        """Return what its file name and its calls of `check` say; without these, what the names that it defines say."""
+        """Return the chapters given by the file name and the calls of `check`; without these, by the names defined."""
         text = "\n".join(cell.source for cell in self.cells)
         ids = re.findall(r"""\bcheck\(\s*["']([\w.]+)["']""", text)
         found = chapters_in_name(self.path) | {EXERCISES.entries[each].chapter for each in ids if each in EXERCISES}
@@ -90,16 +91,22 @@ class Notebook:
 
 @dataclass(frozen=True)
 class Submission:
-    """What one learner handed in.
+    """The submission of one learner.
 
-    Fields: name, unique among those found together · notebooks, in the natural order of their paths · files, the .py
-    files beside or below them, path -> text · troubles, what else could not be read, in sentences · digest, SHA-256 of
-    all of these and of the data: equal for equal cells, whatever the outputs and the machine · learner, the id of whose
-    it is, if that is known · handed_in, the names of what lay in the class and became this submission · times, when
-    each of these came, as its platform writes it, or "" · salvaged, in sentences what was read all the same · salvage,
-    whether that is wanted · data, other small files beside or below the notebooks that their code names, path -> bytes
-    · unfinished, whether what is complete above a syntax error in a cell shall run · unchanged, how many notebooks are
-    left out because they are as the course handed them out.
+    Fields:
+        name: unique among the submissions found together.
+        notebooks: in the natural order of their paths.
+        files: the .py files next to or below the notebooks, path -> text.
+        troubles: sentences about everything else that could not be read.
+        digest: SHA-256 of all of these and the data: equal for equal cells, whatever the outputs and the machine.
+        learner: the learner's id, if known.
+        handed_in: the names of the items in the class folder that form this submission.
+        times: the time of each item as its platform writes it, or "".
+        salvaged: sentences about everything that was repaired.
+        salvage: whether repairs are allowed.
+        data: other small files next to or below the notebooks that their code mentions, path -> bytes.
+        unfinished: whether to run the complete statements above a syntax error in a cell.
+        unchanged: the number of notebooks left out because the learner did not change them.
     """
 
     name: str
@@ -117,8 +124,10 @@ class Submission:
     unfinished: bool = False
 
     def beside(self, notebook: Notebook) -> dict[str, str | bytes]:
-        """Return the helper files and the data as a notebook sees them: path from its folder -> text or bytes. If it
-        runs notebooks (`%run`), the others are among them."""
+        """Return the helper files and data as a notebook sees them: path from its folder -> text or bytes.
+
+        If the notebook runs other notebooks (`%run`), they are included.
+        """
         folder = notebook.path.rpartition("/")[0]
         start = f"{folder}/" if folder else ""
         files: dict[str, str | bytes] = {**self.data, **self.files}
@@ -128,7 +137,7 @@ class Submission:
         return {path.removeprefix(start): text for path, text in files.items() if path.startswith(start)}
 
     def runs(self, notebook: Notebook) -> list[str]:
-        """Return sentences on the notebooks that it runs (`%run`) and finds, after its name."""
+        """Return sentences, without the notebook's name, about the notebooks that it runs (`%run`) and that exist."""
         if not self.salvage or not (lines := _runs(notebook)):
             return []
         paths = [path for path in self.beside(notebook) if path.endswith(".ipynb")]
@@ -136,7 +145,7 @@ class Submission:
 
     @property
     def all_troubles(self) -> tuple[str, ...]:
-        """Return those of the notebooks too, each after its path."""
+        """Return all troubles, including those of each notebook after its path."""
         own = (f"{notebook.path}: {trouble}" for notebook in self.notebooks for trouble in notebook.troubles)
         return (*self.troubles, *own)
 
@@ -149,18 +158,18 @@ RUNS = re.compile(r"^[ \t]*+%run[ \t]([^\n]*+)", flags=re.MULTILINE)
 
 
 def chapters_of(submission: Submission) -> set[int]:
-    """Return the chapters that a submission is about, by its notebooks' file names, checks, else by names."""
+    """Return the chapters of a submission, by its notebooks' file names and checks, or else by the names defined."""
     return set().union(*(notebook.chapters for notebook in submission.notebooks))
 
 
 def chapters_in_name(path: str) -> set[int]:
-    """Read 02_attention.ipynb, and whatever a browser, a learner or a learning platform put around it."""
+    """Return the chapters in a file name such as 02_attention.ipynb, ignoring additions by browsers or learners."""
     name = re.sub(r"[^0-9a-z]+", "_", path.rpartition("/")[2].lower())
     return {n for n, stem in enumerate(STEMS, start=1) if re.search(rf"(?<![0-9])0?{n}_{stem}(?![a-z])", name)}
 
 
 class Reading:
-    """One submission while it is read: what was found, and what may still be read."""
+    """A submission while it is read: the files found so far, and the limits left."""
 
     def __init__(self, salvage: bool = True, own: bool = True):
         self.salvage, self.given = salvage, AsGiven(own)
@@ -171,14 +180,14 @@ class Reading:
         self.data: dict[str, bytes] = {}
         self.troubles: list[str] = []
         self.found: dict[str, list[tuple[Place, File]]] = {".ipynb": [], ".py": []}
-        self.forms: list[tuple[Place, File]] = []  # what may be a notebook in another form
-        self.others: list[tuple[Place, File]] = []  # files of another kind
+        self.forms: list[tuple[Place, File]] = []  # possible notebooks in another format
+        self.others: list[tuple[Place, File]] = []  # files of other kinds
         self.bytes_left, self.text_left = MOST_READ, LARGEST_TEXT
         self.seen = self.listed = self.archives = 0
 
     def look(self, item: Item, until: ExitStack) -> None:
-        """Find the files, the near ones first, so that a limit cuts off what lies deep."""
-        # A file that is handed in alone goes by its chapter: its own name may hold the learner's, and is said already.
+        """Find the files, nearest first, so that a limit only cuts off deeply nested ones."""
+        # A single file is named by its chapter: its own name may contain the learner's, which is reported elsewhere.
         start: Place = (_plain_name(item.name),) if ending(item.name) == ".ipynb" else (item.name,)
         if isinstance(item, Folder) or ending(item.name) in (".zip", *OTHER_ARCHIVES):
             start = ()
@@ -197,7 +206,7 @@ class Reading:
                         self.salvaged.append(f"{_shown(path) or item.name} {item.note}")
                     for child in item.items():
                         self.listed += 1
-                        # A folder of ten thousand pictures must not hide the notebook that comes behind them.
+                        # A folder of ten thousand pictures must not hide a notebook that follows it.
                         self.seen += isinstance(child, Folder) or ending(child.name) in (".ipynb", ".py", ".zip")
                         if self.seen > MOST_FILES or self.listed > MOST_LISTED:
                             break
@@ -215,7 +224,7 @@ class Reading:
             self.troubles.append(f"It holds more than {most:,} files: the rest was not looked at")
 
     def _enter(self, path: Place, file: File) -> None:
-        """Put a file to those of its kind."""
+        """Add a file to the list for its kind."""
         kind = ".ipynb" if self.salvage and TEXT_NOTEBOOK.search(file.name) else ending(file.name)
         if kind in self.found:
             self.found[kind].append((path, file))
@@ -238,7 +247,7 @@ class Reading:
             raise Refused(f"was not read: the files of a submission may hold {megabytes(MOST_READ)} together")
 
     def _leave_out(self, path: Place, why: str) -> None:
-        """Keep a notebook that cannot be read as one that was handed in; say the rest in a sentence."""
+        """Keep an unreadable notebook as a submitted one; report any other file in a sentence."""
         is_notebook = path and ending(path[-1]) == ".ipynb" and why not in NOWHERE
         if is_notebook and len(self.notebooks) < MOST_NOTEBOOKS:
             self.notebooks.append((path, Notebook(_shown(path), (), (f"it {why}",))))
@@ -246,7 +255,7 @@ class Reading:
             self.troubles.append(f"{_shown(path) or 'It'} {why}")
 
     def read(self) -> None:
-        """Read the notebooks that were found, then the helper files, then the data that these name."""
+        """Read the notebooks that were found, then the helper files, then the data files that these mention."""
         for number, (path, file) in enumerate(sorted(self.found[".ipynb"], key=_by_path), start=1):
             try:
                 if number > MOST_NOTEBOOKS:
@@ -273,7 +282,7 @@ class Reading:
         self._read_data({path: file for path, file in self.others if path not in read}, homes)
 
     def _pass_by_library(self, modules: list[tuple[Place, File]]) -> None:
-        """Say in one line which modules of a clone's library are not those of this course; the others are nobody's."""
+        """Report in one line the modules of a clone's library that differ from this course's; skip the others."""
         edited = []
         for path, file in sorted(modules, key=_by_path):
             try:
@@ -288,8 +297,10 @@ class Reading:
             self.troubles.append(f"{named}{more} {was} not read: the course's own {own} used")
 
     def _leave_out_unchanged(self) -> None:
-        """Leave out chapters as they were given, and exercises as they were given beside others that were changed: in a
-        clone of the course nearly all are so."""
+        """Leave out notebooks that the learner did not change.
+
+        These are chapters, and exercises when others were changed: in a clone of the course, nearly all are unchanged.
+        """
         own = [each for each in self.notebooks if not self.given.is_chapter(each[1].cells)]
         if len(own) > 1:
             open_ = [
@@ -300,7 +311,7 @@ class Reading:
         self.unchanged, self.notebooks = len(self.notebooks) - len(own), own
 
     def _read_notebook(self, path: Place, data: bytes) -> None:
-        """Add a notebook; one whose merge was never finished as two versions, if both can be read."""
+        """Add a notebook. One with an unfinished merge becomes two versions, if both can be read."""
         versions = sides(data) if self.salvage else []
         if versions:
             self.salvaged.append(f"{_shown(path)} {MERGE}: both sides were read, and the better one counts")
@@ -320,7 +331,7 @@ class Reading:
             self.notebooks.append((path, made))
 
     def _read_other_forms(self) -> None:
-        """Where no notebook was handed in, read the files that hold answers in another form: scripts, pages."""
+        """Read files with answers in other formats, such as scripts and pages, if no notebook was submitted."""
         for path, file in sorted(self.forms, key=_by_path)[:MOST_NOTEBOOKS]:
             try:
                 cells = [] if "course_lib" in path else cells_of_form(file, self._charge)
@@ -357,8 +368,8 @@ class Reading:
         self.files["/".join(path)] = text
 
     def _read_data(self, files: Mapping[Place, File], homes: set[Place]) -> None:
-        """Read the small files beside and below notebooks that their code may open; name those that do not travel."""
-        below = {}  # path -> from the folder of the notebook, the topmost if there are several
+        """Read the small files next to and below notebooks that their code may open; report the files left out."""
+        below = {}  # path -> path from the notebook's folder, the topmost one if there are several
         for path in sorted(
             (each for each in files if "course_lib" not in each), key=lambda each: _by_path((each, None))
         ):
@@ -405,7 +416,7 @@ class Reading:
 
 
 def read_submission(name: str, item: Item, salvage: bool = True, own: bool = True) -> Submission:
-    """Read what one learner handed in. own: notebooks that are as this course has them on disk are left out."""
+    """Read the submission of one learner. own: whether to leave out notebooks equal to those of this course on disk."""
     reading = Reading(salvage, own)
     with ExitStack() as until:
         reading.look(item, until)
@@ -414,13 +425,13 @@ def read_submission(name: str, item: Item, salvage: bool = True, own: bool = Tru
 
 
 def _plain_name(name: str) -> str:
-    """Return the name of the course's notebook that a file name means, if any."""
+    """Return the name of the course's notebook that a file name stands for, if any."""
     numbers = sorted(chapters_in_name(name))
     return f"{numbers[0]:02}_{STEMS[numbers[0] - 1]}.ipynb" if numbers else "notebook.ipynb"
 
 
 def _by_path(found: tuple[Place, object]) -> list:
-    """Sort folders by name, then files by name without their ending: a notebook stands before its copies."""
+    """Return a sort key: folders by name, then files by name without extension; a notebook precedes its copies."""
     *folders, name = found[0]
     return [natural(folder) for folder in folders] + [natural(os.path.splitext(name)[0])]
 

@@ -1,6 +1,6 @@
-"""What was handed in: which files are one submission, and what was not taken.
+"""Find the submissions: decide which files form one submission, and list the items not taken.
 
-What each holds is read by `submission_reader`.
+`submission_reader` reads the content of each.
 """
 
 import os
@@ -48,7 +48,12 @@ from course_lib.grading.judge.show import printable
 
 
 class HandedIn(NamedTuple):
-    """What lay there. left: what was not taken · unknown: name of a submission -> why it fills no row of the roster."""
+    """The items found.
+
+    Fields:
+        left: the items not taken.
+        unknown: name of a submission -> why it matches no row of the roster.
+    """
 
     submissions: list[Submission]
     left: list[LeftOut]
@@ -56,7 +61,7 @@ class HandedIn(NamedTuple):
 
 
 def find_submissions(paths: Sequence[Path]) -> list[Submission]:
-    """Return the submissions of `find_handed_in`, without what was not taken."""
+    """Return the submissions of `find_handed_in`, without the items not taken."""
     return find_handed_in(paths).submissions
 
 
@@ -67,34 +72,35 @@ def find_handed_in(
     salvage: bool = True,
     unfinished: bool = False,
 ) -> HandedIn:
-    """Return every submission among `paths`, in the natural order of their names; and what was not taken, and why.
+    """Return every submission among `paths`, in natural order of their names, and the items not taken with the reasons.
 
-    A notebook or a zip file is a submission, named after itself. A folder that is given alone is
-      - one submission, if it holds nothing but one notebook, or if its notebooks bear the course's own file names, each
-        of another chapter (02_attention-Copy1.ipynb is no other notebook than 02_attention.ipynb), and no folder or
-        archive in it holds a notebook; or if its only notebook's name begins as the course's (02_attention_final.ipynb,
-        with helper files beside it); so is a copy of the course;
-      - otherwise a class: each notebook, archive and folder in it is a submission. One without a notebook is one too,
-        of no points. So `submitted/NAME/ASSIGNMENT/x.ipynb` works. What else is in it, is told as not taken.
-    A zip file that is given alone is read as such a folder. Of several paths each is one submission. A submission's
-    notebooks are looked for at any depth, and in zip files within it; names that begin with a dot, `__MACOSX` and
-    installed packages are passed by.
+    A notebook or a zip file is one submission, named after itself. A single folder is one submission
+      - if it is a copy of the course;
+      - if it contains only one notebook;
+      - if its notebooks have the course's own file names, each for a different chapter, and no folder or archive in it
+        contains a notebook (02_attention-Copy1.ipynb counts as 02_attention.ipynb);
+      - if the name of its only notebook begins like the course's (02_attention_final.ipynb, with helper files).
 
-    What a learning platform says by its file names, or by what it lays beside the files (`platforms`), to be of one
-    learner is one submission; of a group, one for each. If in doubt, two files are two submissions: what was split is
-    seen, and what was merged is not.
+    Any other folder is a class: each notebook, archive and folder in it is a submission, even without a notebook, which
+    earns no points. So `submitted/NAME/ASSIGNMENT/x.ipynb` works. Other items are reported as not taken.
 
-    Two submissions of one name are told apart by the folder around them, or by a number.
+    A single zip file is read like such a folder. If there are several paths, each is one submission. Notebooks are
+    found at any depth and inside zip files. Names that begin with a dot, `__MACOSX` and installed packages are skipped.
+
+    Items that a learning platform assigns to one learner, by file name or in its own files (`platforms`), form one
+    submission; a group's items form one for each member. In doubt, two files are two submissions, because a wrong split
+    is visible and a wrong merge is not. Two submissions with one name are distinguished by their folder or a number.
 
     Args:
-        learners: of a roster (`read_roster`). A folder that is given alone is then a class. All that fits one learner
-            is one submission, under the learner's name; what fits nobody, or several, is one by itself, and unknown.
-        one_each: each item of a class is one submission, whatever it holds and whatever its name says.
-        salvage: read what can be read of what is damaged or in another form (`repair`).
-        unfinished: run what is complete above a syntax error in its cell, which Python does not.
+        learners: the learners on a roster (`read_roster`). A single folder is then a class. All items of one learner
+            form one submission under the learner's name; an item that fits no learner, or several, is one by itself,
+            and unknown.
+        one_each: treat each item of a class as one submission, whatever its content and name.
+        salvage: read damaged files and other formats as far as possible (`repair`).
+        unfinished: run the complete statements above a syntax error in a cell, which Python does not.
 
-    Errors: ValueError for a path that is not there or can hold no submission, and if there is none at all. What a
-        learner handed in raises nothing: see `troubles`.
+    Errors: ValueError for a path that does not exist or cannot contain a submission, and if there is no submission at
+        all. The content of a submission never raises an error: see `troubles`.
     """
     if not paths:
         raise ValueError("paths is empty: name the notebooks, zip files or folders to be graded")
@@ -109,7 +115,7 @@ def find_handed_in(
     with ExitStack() as until:
         if len(places) == 1:
             [place] = places
-            # The teacher's own link to a folder is followed; one inside of it is not.
+            # Follow the teacher's own link to a folder, but no link inside it.
             alone = Folder(place.name, lambda: items_of(place)) if os.path.isdir(place) else on_disk(place)
             items, note = _split(alone, until, learners or one_each, salvage)
             items, told = told_beside(items)
@@ -145,13 +151,15 @@ def find_handed_in(
 
 
 def _is_the_course(place: Path) -> bool:
-    """Say whether these are the course's own notebooks, so that a comparison with them would say nothing."""
+    """Return whether these are the course's own notebooks, which must not be compared with themselves."""
     return any(place.is_relative_to(COURSE / name) for name in ("notebooks", "exercises")) or place == COURSE
 
 
 def _split(item: Item, until: ExitStack, is_class: object, salvage: bool) -> tuple[list[Item], str]:
-    """Return what lies in a class that is given alone, or the item itself if it is one submission; and what of the
-    class's own archive was salvaged."""
+    """Return the items of a single class folder, or the item itself if it is one submission.
+
+    The second value says what was salvaged from the class's own archive.
+    """
     folder = item
     if isinstance(item, File) and ending(item.name) == ".zip":
         with suppress(Refused):
@@ -170,20 +178,20 @@ def _parts(item: Item, folder: Folder, is_class: object, salvage: bool) -> list[
     if is_class and visible:
         return items
     names = {each.name for each in visible if isinstance(each, Folder)}
-    if "exercises" in names and names & {"course_lib", "notebooks"}:  # a copy of the course, whatever else lies in it
+    if "exercises" in names and names & {"course_lib", "notebooks"}:  # a copy of the course, whatever else it contains
         return [item]
     is_empty_archive = folder is not item and not any(map(_is_submission, visible))
     return [item] if is_empty_archive or _is_one_learners(visible, salvage) else items
 
 
 def _handed_in(folder: Folder) -> list[Item]:
-    """Return all but what systems leave in a folder. What is passed by says so."""
+    """Return the items of a folder except files left by the operating system. Skipped items are reported elsewhere."""
     items = [each for each in folder.items() if each.name not in LITTER and not each.name.startswith("._")]
     return [LeftOut(each.name, "is hidden or no work of a learner") if ignored(each.name) else each for each in items]
 
 
 def _visible(items: Sequence[Item]) -> list[Item]:
-    """Leave out what is no place in an archive, too."""
+    """Return the items whose names are visible and valid paths in an archive."""
     return [each for each in items if not (ignored(each.name) or getattr(each, "why", "") in NOWHERE)]
 
 
@@ -197,7 +205,7 @@ def _is_submission(item: Item) -> bool:
 
 
 def _is_salvageable(item: Item) -> bool:
-    """Say whether a loose file holds answers: a notebook under another ending, or a Python file that defines some."""
+    """Return whether a loose file contains answers: a renamed notebook, or a Python file that defines some."""
     if isinstance(item, File):
         with suppress(Refused):
             if TEXT_NOTEBOOK.search(item.name):
@@ -208,7 +216,7 @@ def _is_salvageable(item: Item) -> bool:
 
 
 def _refused(item: Item) -> str:
-    """Return why a notebook in another form is not read, "" if it is, or is none."""
+    """Return why a notebook in another format cannot be read; "" if it can, or if the item is not one."""
     try:
         if isinstance(item, File) and ending(item.name) in FORMS:
             cells_of_form(item, lambda size: None)
@@ -218,24 +226,24 @@ def _refused(item: Item) -> str:
 
 
 def _is_one_learners(items: Sequence[Item], salvage: bool) -> bool:
-    """Say whether what lies side by side is surely of one learner: see `find_handed_in`."""
+    """Return whether these items certainly belong to one learner: see `find_handed_in`."""
     notebooks = [each for each in items if _is_notebook(each)]
     others = [each for each in items if not _is_notebook(each) and _is_submission(each)]
     if not notebooks:
         return False
-    copied = re.compile(r"-Copy[0-9]+$| \([0-9]+\)$")  # JupyterLab's own, and a browser's second download
+    copied = re.compile(r"-Copy[0-9]+$| \([0-9]+\)$")  # JupyterLab's copies, and a browser's repeated downloads
     originals = {copied.sub("", os.path.splitext(notebook.name)[0]) for notebook in notebooks}
     if len(originals) == 1 and len(notebooks) == len(items):
         return not downloads(notebooks[0].name)
     if len(originals) == 1 and not others and re.match(COURSE_FILE, next(iter(originals))):
-        return True  # 02_attention_final.ipynb, with what it imports
+        return True  # 02_attention_final.ipynb, with the files that it imports
     chapters = [chapters_in_name(name) for name in originals if re.fullmatch(rf"({COURSE_FILE})( \([0-9]+\))?", name)]
     others_work = any(_may_hold_notebook(each, salvage) for each in others)
     return len(chapters) == len(originals) == len(set().union(*chapters)) and not others_work
 
 
 def _may_hold_notebook(item: Item, salvage: bool) -> bool:
-    """Say whether a folder or an archive holds a notebook; an archive that cannot be opened may."""
+    """Return whether a folder or archive may contain a notebook. An archive that cannot be opened may contain one."""
     reading = Reading(salvage)
     with ExitStack() as until:
         reading.look(item, until)
@@ -243,8 +251,13 @@ def _may_hold_notebook(item: Item, salvage: bool) -> bool:
 
 
 class _Group(NamedTuple):
-    """What becomes one submission. around: the folder in which it lay · names: of what lay there · owner: of a row of
-    the roster, where there is one."""
+    """The items of one submission.
+
+    Fields:
+        around: the folder that contains them.
+        names: the items' own names.
+        owner: the row of the roster, if there is one.
+    """
 
     item: Item
     around: str
@@ -252,7 +265,7 @@ class _Group(NamedTuple):
     owner: Owner = Owner(None)
 
     def learner(self, learners: Sequence[Learner]) -> str:
-        """Return the id of whose it is: the roster's, or without one the number in the name of a download, if any."""
+        """Return the learner's id: from the roster, or without one the number in a download's name, if any."""
         if learners:
             return learners[self.owner.row].id if self.owner.row is not None else ""
         numbers = {meant[0].number if len(meant := downloads(name)) == 1 else "" for name in self.names}
@@ -266,7 +279,10 @@ def _by_learner(
     one_each: bool,
     salvage: bool,
 ) -> tuple[list[_Group], list[LeftOut]]:
-    """Return what is one submission each, and the rest. All that a roster, or a download, gives one learner is one."""
+    """Return the groups of items that form one submission each, and the items left out.
+
+    All items that the roster, or a download, assigns to one learner form one submission.
+    """
     together = defaultdict(list)
     for i, (item, around) in enumerate(handed_in):
         meant = downloads(item.name)
@@ -279,7 +295,7 @@ def _by_learner(
     named = {_stem(item) for item, _ in handed_in if _is_submission(item)}
     for files in together.values():
         numbers = Counter(each.file for item, _, _ in files for each in downloads(item.name)[:1] if each.file)
-        if len(files) == 1 or any(count > 1 for count in numbers.values()):  # Canvas gives each file its own
+        if len(files) == 1 or any(count > 1 for count in numbers.values()):  # Canvas gives each file its own number
             groups = [[file] for file in files]
         else:
             groups = [files]
@@ -301,12 +317,12 @@ def _by_learner(
 
 
 def _owners(item: Item, roster: Roster | None, told: Mapping[str, Told]) -> list[Owner]:
-    """Return whose a thing in a class is: of one learner, or of each of a group."""
+    """Return the owners of an item in a class: one learner, or each member of a group."""
     if not roster or ignored(item.name):
         return [Owner(None)]
     if item.name not in told or not (people := told[item.name].people):
         return [roster.owner(item.name, at_an_end=True)]
-    # A name may be of its bearer's choice: where the roster has the platform's logins, only these count.
+    # Learners may choose their names: if the roster has the platform's logins, only logins count.
     has_ids = any(roster.knows(id) for each in told.values() for person in each.people for id in person.ids)
     return list(dict.fromkeys(roster.of_person(person.ids, "" if has_ids else person.name) for person in people))
 
@@ -327,7 +343,7 @@ def _not_taken(item: Item, named: set[str], salvage: bool) -> LeftOut:
 
 
 def _joined(items: Sequence[Item]) -> Folder:
-    """Return one learner's files as a folder, in which each bears the name that it had before it was handed in."""
+    """Return one learner's files as a folder with their original names."""
     meant = [downloads(item.name) for item in items]
     rests = [each[0].rest if len(each) == 1 else "" for each in meant]
     names = [rest if rest and not ignored(rest) else item.name for item, rest in zip(items, rests)]
@@ -341,7 +357,7 @@ def _joined(items: Sequence[Item]) -> Folder:
 
 
 def _names(found: Sequence[_Group], learners: Sequence[Learner]) -> list[str]:
-    """Return a name of its own for each: the roster's or the file's, with the folder around it where two have one."""
+    """Return a unique name for each group: the roster's or the file's, with the folder added where two share a name."""
     known = shown_names(learners)
     own = [_clean(known[each.owner.row]) if each.owner.row is not None else _name(each.item) for each in found]
     counts = Counter(own)

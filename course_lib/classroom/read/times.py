@@ -1,5 +1,7 @@
-"""When each learner handed in: from a list, Moodle's grading worksheet, or what a download tells; never from the times
-of files."""
+"""Read when each learner submitted: from a list, from Moodle's grading worksheet or from a download.
+
+The modification times of files are never used.
+"""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -19,10 +21,12 @@ MOODLE = "last modified (submission)"
 
 
 def read_times(path: Path, zone: str = "") -> list[tuple[Learner, datetime]]:
-    """Return when each learner handed in, in UTC: a CSV with the columns of a roster and one of `TIMES` or `MOODLE`.
+    """Return when each learner submitted, in UTC, from a CSV with a roster's columns and one of `TIMES` or `MOODLE`.
 
-    zone: of times that name none, as "Europe/Berlin" (`read_moments`).
-    Errors: ValueError that names the line.
+    Args:
+        zone: the time zone of times without one, such as "Europe/Berlin" (`read_moments`).
+
+    Errors: ValueError that gives the line.
     """
     sheet = Sheet(path, "a list of when each handed in")
     heads = [head.casefold() for head in sheet.header]
@@ -34,7 +38,7 @@ def read_times(path: Path, zone: str = "") -> list[tuple[Learner, datetime]]:
     found = []
     for learner in read_roster(path):
         text = sheet.rows[learner.row - 1][column].strip()
-        if text in ("", "-"):  # Moodle writes "-" for who handed in nothing
+        if text in ("", "-"):  # Moodle writes "-" if nothing was submitted
             continue
         found.append((learner, (f"line {learner.row} of {path}", text)))
     moments = read_moments([written for _, written in found], zone)
@@ -42,10 +46,9 @@ def read_times(path: Path, zone: str = "") -> list[tuple[Learner, datetime]]:
 
 
 def platform_times(submissions: Iterable[Submission], zone: str = "") -> tuple[dict[str, datetime], dict[str, str]]:
-    """Return when each was handed in, as its download tells it, by the submission's name: the last of its files; and
-    why a time is not used that cannot be read plainly in the course's time zone.
+    """Return when each submission came according to its download, by name, and why an ambiguous time is not used.
 
-    What a download does not tell of each file is in neither.
+    The last of a submission's files counts. A submission is in neither dictionary if a file's time is missing.
     """
     found, unread = {}, {}
     for each in submissions:
@@ -58,9 +61,9 @@ def platform_times(submissions: Iterable[Submission], zone: str = "") -> tuple[d
 
 
 def is_late(file: str) -> bool:
-    """Say whether Canvas calls a file late, lastfirst_LATE_12345_678_answers.ipynb; how late it never says."""
+    """Return whether Canvas marks a file as late (lastfirst_LATE_12345_678_answers.ipynb). It never says how late."""
     meant = downloads(file)
     if len(meant) != 1 or not meant[0].file:
         return False
     before, _, _ = file.partition(f"_{meant[0].number}_{meant[0].file}_")
-    return before.casefold().endswith(("_late", "-late"))  # what follows is of the learner's own choice
+    return before.casefold().endswith(("_late", "-late"))  # the learner chooses the text after it

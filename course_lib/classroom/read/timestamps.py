@@ -1,4 +1,4 @@
-"""Times as spreadsheets and learning platforms write them, read: what may mean two moments is refused."""
+"""Read times as spreadsheets and learning platforms write them. Ambiguous times are refused."""
 
 import re
 import unicodedata
@@ -25,13 +25,16 @@ FORMS = [
 ]
 EITHER = r"(?P<{}>\d\d?)(?P<sign>[/-])(?P<{}>\d\d?)(?P=sign)(?P<year>\d{{4}})" + CLOCK
 DAY_FIRST, MONTH_FIRST = (re.compile(EITHER.format(*order)) for order in (("day", "month"), ("month", "day")))
-LETTERS = re.compile(r"(?P<time>.*\d.*) (?!AM$|PM$)(?P<zone>[A-Z]{1,5})")  # of a zone: UTC, CEST
+LETTERS = re.compile(r"(?P<time>.*\d.*) (?!AM$|PM$)(?P<zone>[A-Z]{1,5})")  # the letters of a zone: UTC, CEST
 UNIVERSAL = ("UTC", "GMT", "Z")
 
 
 class Written(NamedTuple):
-    """A time as it was written, with the day first and with the month first: equal, unless it is 10/5/2026; None where
-    there is no such day. zone: its letters, "" if there are none."""
+    """A written time, read with the day first and with the month first.
+
+    Both are equal unless the text is like 10/5/2026; a reading is None if there is no such day. zone: its letters, or
+    "".
+    """
 
     day_first: datetime | None
     month_first: datetime | None
@@ -39,11 +42,15 @@ class Written(NamedTuple):
 
 
 def read_moments(texts: Sequence[tuple[str, str]], zone: str = "") -> list[datetime]:
-    """Return moments in UTC of (where, text) each, which are of one list: one writes the day first, or the month.
+    """Return moments in UTC for (where, text) pairs of one list, which all write either the day or the month first.
 
-    A time is ISO 8601, as Moodle writes it in English, as Blackboard, Brightspace, Canvas and Gradescope do, or as
-    spreadsheets do. zone: of those that name none, as "Europe/Berlin".
-    Errors: ValueError that names where it is.
+    A time is ISO 8601, or in the format of Moodle (English), Blackboard, Brightspace, Canvas, Gradescope or a
+    spreadsheet.
+
+    Args:
+        zone: the time zone of times without one, such as "Europe/Berlin".
+
+    Errors: ValueError that gives the position.
     """
     found = [(where, text, _written(where, text)) for where, text in texts]
     is_month_first = _is_month_first(found)
@@ -51,7 +58,7 @@ def read_moments(texts: Sequence[tuple[str, str]], zone: str = "") -> list[datet
 
 
 def _is_month_first(found: Sequence[tuple[str, str, Written]]) -> bool:
-    """Say which of two numbers is the month in a list; one row that can be read in one way settles it for all."""
+    """Return whether the list writes the month first. One unambiguous row decides it for all."""
     days = next((each for each in found if not each[2].month_first), None)
     months = next((each for each in found if not each[2].day_first), None)
     doubt = next((each for each in found if each[2].day_first != each[2].month_first), None)
@@ -86,7 +93,7 @@ def _moment(where: str, text: str, each: Written, zone: str, is_month_first: boo
 
 
 def _written(where: str, text: str) -> Written:
-    """Read a time in both orders. A day without an hour is none: its midnight would be a guess."""
+    """Read a time in both orders. A date without an hour is refused, because midnight would be a guess."""
     plain, zone = " ".join(unicodedata.normalize("NFKC", text).split()), ""
     if letters := LETTERS.fullmatch(plain):
         plain, zone = letters["time"], letters["zone"]

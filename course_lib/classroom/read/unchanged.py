@@ -1,6 +1,6 @@
-"""What the course itself handed out, by fingerprint: a notebook that nobody changed is nobody's answer.
+"""Recognize the course's own notebooks by fingerprint, because an unchanged notebook is not a learner's answer.
 
-A clone of the course holds all of its notebooks. Those that are as they were given, run or not, are left out.
+A clone of the course contains all of its notebooks. Unchanged ones, run or not, are left out.
 """
 
 from collections.abc import Iterable
@@ -14,23 +14,24 @@ from course_lib.course.handout import RECORD, fingerprint, fingerprint_of_cells,
 from course_lib.grading.page.notebooks import solutions
 from course_lib.grading.page.run_notebooks import student_version
 
-LARGEST_RECORD = 4_000_000  # bytes; that of the whole course has 60,000
-MOST_RECORDS = 20  # of one submission
+LARGEST_RECORD = 4_000_000  # bytes; the record of the full course has 60,000
+MOST_RECORDS = 20  # per submission
 
 
 class AsGiven:
-    """Tells which notebooks of a submission are as they were given.
+    """Tells which notebooks of a submission are unchanged.
 
-    own: also by the chapters on this disk. Where those are graded themselves, they say nothing of who wrote there.
+    Args:
+        own: whether to compare with the chapters on this disk as well. That is meaningless if those are being graded.
     """
 
     def __init__(self, own: bool = True):
         self._chapters, self._exercises = set(_chapters() if own else ()), set[str]()
 
     def add(self, record: File) -> None:
-        """Take in what a package says of itself (`.course.json`): it may be of another version than this course.
+        """Add the fingerprints in a package's own record (`.course.json`), possibly of another version of the course.
 
-        A learner could write it, and would lose nobody's work but their own. One that cannot be read is passed by.
+        A learner could forge it, but would only lose their own work. An unreadable record is skipped.
         """
         try:
             found = parsed(record.read(LARGEST_RECORD, lambda size: None))
@@ -43,7 +44,7 @@ class AsGiven:
         return _fingerprint(cells) in self._chapters
 
     def is_exercise(self, cells: Iterable[Cell], chapters: Iterable[int]) -> bool:
-        """Say whether it is the exercise notebook of one of these chapters, before anybody has answered."""
+        """Return whether the cells are the unanswered exercise notebook of one of these chapters."""
         own = _fingerprint(cells)
         return own in self._exercises or any(own == _exercises(chapter) for chapter in chapters)
 

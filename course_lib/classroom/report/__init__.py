@@ -1,1 +1,1 @@
-"""Report to people: pages for teacher and learners, the terminal, and every file that a run writes."""
+"""Present results to people: pages for teacher and learners, terminal output, and every file that a run writes."""

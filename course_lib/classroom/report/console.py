@@ -1,4 +1,4 @@
-"""What a run says on its terminal, which must never end it; and the signals that do."""
+"""Print to the terminal in a way that never ends a run, and handle the signals that do."""
 
 import os
 import signal
@@ -9,13 +9,15 @@ from typing import Any, TextIO
 
 
 class Console:
-    """Standard output or error that takes all that is said to it, so that no console ends a run: what it has no letters
-    for becomes "?", and when nobody listens any more, nothing is said."""
+    """Standard output or error that never ends a run.
+
+    Characters that the console cannot show become "?". If the reader has gone, output is discarded.
+    """
 
     def __init__(self, stream: TextIO):
         self._stream = stream
 
-    def __getattr__(self, name: str) -> Any:  # `tqdm` asks for what a terminal can do
+    def __getattr__(self, name: str) -> Any:  # `tqdm` uses other attributes of a terminal
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
@@ -32,17 +34,17 @@ class Console:
     def _listening(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, ValueError, AttributeError):  # the reader has gone, the disk is full; it is closed, or none
+        except (OSError, ValueError, AttributeError):  # the reader has gone, the disk is full, or it is closed or none
             with suppress(
                 OSError, ValueError, AttributeError
-            ):  # what waits to be written would be an error when the program ends
+            ):  # pending output would raise an error when the program ends
                 number = self._stream.fileno()
                 with open(os.devnull, "wb") as null:
                     os.dup2(null.fileno(), number)
 
 
 class Signalled(KeyboardInterrupt):
-    """The run was asked to end. number: of the signal."""
+    """The run received a signal to end. number: the signal's number."""
 
     def __init__(self, number: int):
         super().__init__()
@@ -51,12 +53,12 @@ class Signalled(KeyboardInterrupt):
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end what runs in this block as Ctrl-C does: by an exception, so that all is tidied up.
+    """Let SIGTERM and SIGHUP end this block with an exception, as Ctrl-C does, so that everything is cleaned up.
 
-    The first one counts: whoever is impatient and presses again does not interrupt the tidying. What is ignored from
-    the beginning, as SIGHUP is below `nohup`, stays ignored.
+    Only the first signal counts: pressing Ctrl-C again does not interrupt the clean-up. Signals that were ignored from
+    the beginning, such as SIGHUP under `nohup`, stay ignored.
     """
-    if threading.current_thread() is not threading.main_thread():  # only there may signals be handled
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
         yield
         return
     names = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP

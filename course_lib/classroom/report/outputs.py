@@ -1,7 +1,7 @@
-"""Everything that a run writes beside its journal: the report, and the formats that were asked for.
+"""Write all files of a run except its journal: the report, and the requested formats.
 
-All of it is made in a folder of its own first, and then takes the place of what an earlier run wrote: nobody who has
-left the class stays there, and an interruption leaves whole files and whole folders.
+They are written to a new folder first, and then replace an earlier run's files. Learners who have left the class
+disappear, and an interruption leaves complete files and folders.
 """
 
 import argparse
@@ -16,26 +16,26 @@ from typing import TYPE_CHECKING
 
 from course_lib.course.files import delete_folder, exchange_folder, restore_folder
 
-if TYPE_CHECKING:  # what is needed is imported when it runs
+if TYPE_CHECKING:  # other imports happen when they are needed
     from course_lib.classroom.read.manifest import Line
 
 FORMATS = ("json", "csv", "junit", "gradescope", "classroom50", "canvas", "moodle")
-NEW = ".new"  # the folder in which the results are made
-# What a run writes into its folders, so that what the teacher has put there is told from it.
+NEW = ".new"  # the folder for new results
+# The files that a run writes into its folders; all others belong to the teacher.
 OURS = {
     "report": ("index.html", "reflections.html", "learners/*.html"),
     "gradescope": ("*/results.json",),
     "classroom50": ("*/result.json",),
 }
-# What a format writes; those of `RENEWED` need nothing but the marks, so that they can be written again unasked.
+# The files of each format. Those in `RENEWED` only need the marks, so they can be rewritten without a request.
 RENEWED = {"json": "results.json", "csv": "results.csv", "junit": "junit.xml", "gradescope": "gradescope"}
 OTHERS = ("classroom50", "canvas.csv", "moodle*.csv")
 
 
 def worksheets(given: Sequence[str] | None) -> dict[int | None, Path]:
-    """Return Moodle's worksheets by chapter, as in 2=FILE; one alone may be of all, None.
+    """Return Moodle's worksheets by chapter, as in 2=FILE. A single one may cover all chapters: its key is None.
 
-    Errors: ValueError for several of which it is not said, or said twice, whose they are.
+    Errors: ValueError if one of several has no chapter, or two have the same.
     """
     found: dict[int | None, Path] = {}
     for text in given or ():
@@ -56,11 +56,14 @@ def write_results(
     canvas_columns: Mapping[int, str] | None = None,
     doubts: "Sequence[str]" = (),
 ) -> list[Path]:
-    """Write the report, and every format that was asked for, or that an earlier run wrote and that needs nothing else;
-    return the first file of each.
+    """Write the report and every format that was requested; return the first file of each.
 
-    canvas_columns: how the gradebook calls the columns of chapters, where `course.toml` says so. doubts: what of the
-    policy could not be applied, a sentence each.
+    Formats that an earlier run wrote are renewed if they only need the marks.
+
+    Args:
+        canvas_columns: the names of the chapters' gradebook columns, if `course.toml` sets them.
+        doubts: sentences on rules of the policy that could not be applied.
+
     Errors: ValueError if a folder to be written is a link, which may lead out of `arguments.out`.
     """
     from course_lib.classroom.export import classroom50, gradescope, junit, results
@@ -112,8 +115,10 @@ def write_results(
 def require_sheets(
     arguments: argparse.Namespace, chapters: list[int], canvas_columns: Mapping[int, str] | None = None
 ) -> None:
-    """Raise what writing the gradebook or a worksheet would raise, before anything is graded: they are filled for a
-    class of nobody. Errors: ValueError."""
+    """Raise the errors of writing the gradebook or a worksheet before anything is graded. Errors: ValueError.
+
+    It fills them for an empty class.
+    """
     with tempfile.TemporaryDirectory(prefix="course-sheets-") as folder:
         for write, _ in _sheets(arguments, [], chapters, canvas_columns):
             write(Path(folder))
@@ -122,7 +127,7 @@ def require_sheets(
 def _sheets(
     arguments: argparse.Namespace, marked: list, chapters: list[int], canvas_columns: Mapping[int, str] | None
 ) -> Iterator[tuple[Callable[[Path], list[Path]], str]]:
-    """Yield what fills the gradebook and each worksheet in a folder, with the file that it writes only if need be."""
+    """Yield functions that fill the gradebook and each worksheet in a folder, each with its optional file's name."""
     from course_lib.classroom.export import canvas, moodle
     from course_lib.classroom.text import COURSE
     from course_lib.course.contents import TITLES
@@ -141,7 +146,7 @@ def _sheets(
 
 
 def told_new_columns(arguments: argparse.Namespace) -> list[str]:
-    """Return a sentence for each column that the gradebook of Canvas did not have: Canvas makes an assignment of it."""
+    """Return a sentence for each new column of the Canvas gradebook, because Canvas makes an assignment of it."""
     from course_lib.classroom.export.canvas import columns_of
 
     if not arguments.canvas:
@@ -165,12 +170,13 @@ def of_an_earlier_run(out: Path, written: Sequence[Path]) -> list[str]:
 
 @contextmanager
 def _exchanged(out: Path, empty: str) -> Iterator[Path]:
-    """Give a new folder, and then put what was written there in the place of what `out` holds under the same names.
+    """Provide a new folder, and afterwards replace the files and folders of the same names in `out` by its contents.
 
-    empty: the name of a file that is written only where it has something to say; else an earlier one is deleted.
+    Args:
+        empty: the name of an optional file: if it was not written, an earlier one is deleted.
     """
     folder = out / NEW
-    delete_folder(folder)  # of a run that was interrupted
+    delete_folder(folder)  # left by an interrupted run
     folder.mkdir(parents=True)
     try:
         yield folder
@@ -188,7 +194,7 @@ def _exchanged(out: Path, empty: str) -> Iterator[Path]:
 
 
 def _carry_over(old: Path, new: Path, ours: Sequence[str]) -> None:
-    """Copy what the teacher put into an old folder into the new one."""
+    """Copy the teacher's own files from an old folder into the new one."""
     from course_lib.classroom.report.pages import is_page
 
     if old.is_symlink():

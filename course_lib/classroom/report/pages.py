@@ -1,9 +1,9 @@
-"""Reports for people: a page for the class, and a page for each learner that can be handed out by itself.
+"""Write HTML reports: a page for the class, and a separate page for each learner to receive.
 
-Plain HTML, whole in one file: no script, no request, and a policy in its head that forbids both. The pages are Jinja2
-templates in `templates`. Names, feedback and troubles are text that a learner may have written: all that a template
-shows is escaped, and what would turn the text around it or steer a terminal is replaced. Only `Result.picture` is set
-as it is: the trusted side draws it, from numbers.
+Each page is one plain HTML file without scripts or requests, and its content policy forbids both. The Jinja2 templates
+are in `templates`. Learners may have written names, feedback and troubles, so templates escape all text and replace
+characters that change text direction or control terminals. Only `Result.picture` is inserted as it is: the trusted side
+draws it from numbers.
 """
 
 import re
@@ -31,12 +31,12 @@ from course_lib.grading.result import SIGNS, Result
 
 TEMPLATES = Path(__file__).parent / "templates"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-LONGEST = 20_000  # characters of one text; what is cut off is said
-HARDEST, MISTAKES = 10, 15  # how many the class page lists
-TROUBLES = 50  # how many a learner's page lists
-SALVAGED = 10  # of one learner on the class page
+LONGEST = 20_000  # characters of one text; a longer one is cut with a note
+HARDEST, MISTAKES = 10, 15  # listed on the class page
+TROUBLES = 50  # listed on a learner's page
+SALVAGED = 10  # per learner on the class page
 EXCERPT = 2000  # characters of a reflection on the class page
-LEVELS = ("none", "below ¼", "below ½", "below ¾", "¾ and more", "all")  # of a share, in the matrix of chapters
+LEVELS = ("none", "below ¼", "below ½", "below ¾", "¾ and more", "all")  # of points, in the matrix of chapters
 SECTIONS = {
     "points": "Points",
     "hardest": "Hardest exercises",
@@ -64,16 +64,17 @@ def write_reports(
 ) -> list[Path]:
     """Write `report/index.html` for the class and `report/learners/NAME.html` for each learner, below `folder`.
 
-    A learner's page says nothing of the others and links to no page, so it can be handed out. Equal results give equal
-    bytes, in whatever order they come.
+    A learner's page does not mention the others or link to any page, so you can give it to the learner. Equal results
+    give equal bytes, in any order.
 
     Args:
-        titles: of the chapters, by number.
-        about: what stands at the foot of the class page, {"sandbox": "bwrap"}.
-        left: what was handed in and has no results; the class page says so. manifest: of it the class page says who is
-            missing in the roster's sense, and who is unknown.
+        titles: the chapters' titles, by number.
+        about: the facts at the foot of the class page, such as {"sandbox": "bwrap"}.
+        left: the items without results, listed on the class page.
+        manifest: the class page lists its missing and unknown learners.
+
     Returns: the files, the class page first.
-    Errors: KeyError for an exercise that the catalogue does not hold.
+    Errors: KeyError for an exercise that the catalogue does not contain.
     """
     taken: set[str] = set()
     learners = [_Learner(each, f"learners/{file_name(each.name, taken)}.html") for each in in_order(marked)]
@@ -84,16 +85,16 @@ def write_reports(
 
 
 def is_page(path: Path) -> bool:
-    """Say whether a file is a page that this module wrote, and not a teacher's of the same form of name."""
+    """Return whether this module wrote the page, and not a teacher who chose a similar name."""
     with path.open("rb") as file:
         return escape(POLICY).encode() in file.read(1000)
 
 
 def write_reflections(marked: Sequence[GradedSubmission], folder: Path) -> list[Path]:
-    """Write `report/reflections.html`, the texts of a class under each question with its criteria to tick, and
-    `reflections.csv`, a row for each text with a column for each criterion; nothing if nobody has written.
+    """Write `report/reflections.html` and `reflections.csv`; nothing if there are no reflections.
 
-    A page without a script keeps no ticks: it is there to be read and printed, the table to be filled in.
+    The page lists a class's texts under each question with its criteria, to be read and printed. It has no script and
+    cannot save ticks. The table, with a row for each text and a column for each criterion, is there to be filled in.
     """
     learners = sorted(marked, key=lambda each: (_alphabetical(each.name), each.digest))
     paths = [folder / "report" / "reflections.html", folder / "reflections.csv"]
@@ -104,7 +105,7 @@ def write_reflections(marked: Sequence[GradedSubmission], folder: Path) -> list[
     ]
     if not questions:
         for path in paths:
-            path.unlink(missing_ok=True)  # of an earlier class
+            path.unlink(missing_ok=True)  # from an earlier class
         return []
     most = max(len(exercise.rubric) for exercise, _ in questions)
     rows = [["learner", "name", "exercise", "title", "text", *(f"criterion {i}" for i in range(1, most + 1))]]
@@ -120,16 +121,16 @@ def write_reflections(marked: Sequence[GradedSubmission], folder: Path) -> list[
 
 
 def _alphabetical(name: str) -> str:
-    """Return a key that sorts by name, É beside E."""
+    """Return a sort key for names in which É is next to E."""
     letters = unicodedata.normalize("NFKD", name)
     return "".join(letter for letter in letters if not unicodedata.combining(letter)).casefold()
 
 
-# --- what the pages show ----------------------------------------------------------------------------------------------
+# --- Content of the pages ---------------------------------------------------------------------------------------------
 
 
 class _Learner:
-    """One line of the class page. page: the file of the learner's own page, below the report."""
+    """One line of the class page. page: the path of the learner's own page, below the report."""
 
     def __init__(self, marked: GradedSubmission, page: str):
         self.marked, self.page, self.shown = marked, page, _shown(marked)
@@ -138,7 +139,7 @@ class _Learner:
 
 @dataclass(frozen=True)
 class _Chapter:
-    """A chapter's results, of one learner or of all. points, mean: of those who have the chapter."""
+    """A chapter's results, of one learner or of all. points, mean: over the learners who have the chapter."""
 
     number: int
     title: str
@@ -203,7 +204,7 @@ def _class_results(learners: Sequence[_Learner], titles: Mapping[int, str]) -> d
 
 
 def _mistakes(learners: Sequence[_Learner]) -> list[dict[str, Any]]:
-    """Return the most common mistakes, each with those who made it and what the exercise's author says to them."""
+    """Return the most common mistakes, each with its learners and the exercise's feedback on it."""
     made, titles = defaultdict(list), {}
     for each in learners:
         for result in each.results:
@@ -239,12 +240,12 @@ def _chapters_of_all(learners: Sequence[_Learner], titles: Mapping[int, str]) ->
 
 
 def _look(learners: Sequence[_Learner]) -> list[tuple[_Learner, Result]]:
-    """Return the results that two runs of the same answer did not agree on."""
+    """Return the results for which two runs of the same answer disagreed."""
     return [(each, result) for each in learners for result in each.results if {SECOND, DIFFERS} & {*result.sentences}]
 
 
 def _same(learners: Sequence[_Learner]) -> list[list[_Learner]]:
-    """Return the groups of submissions that hold the same cells, word for word."""
+    """Return the groups of submissions with exactly the same cells."""
     alike = defaultdict(list)
     for each in learners:
         alike[each.marked.digest].append(each)
@@ -252,7 +253,7 @@ def _same(learners: Sequence[_Learner]) -> list[list[_Learner]]:
 
 
 def _reflections(learners: Sequence[_Learner]) -> list[tuple[str, str, list[tuple[_Learner, str]]]]:
-    """Return the reflections in the course's order: id, title, and those who wrote with the beginning of their text."""
+    """Return the reflections in the course's order: id, title, and the writers with the beginning of each text."""
     written, titles = defaultdict(list), {}
     for each in learners:
         for result in each.results:
@@ -298,12 +299,12 @@ def _title(number: int, titles: Mapping[int, str]) -> str:
 
 
 def _shown(marked: GradedSubmission) -> str:
-    """Return the name, or what stands for one that cannot be seen."""
+    """Return the name, or a substitute if it is invisible."""
     seen = any(unicodedata.category(letter)[0] not in "CMZ" for letter in marked.name)
     return marked.name if seen else "(no name)"
 
 
-# --- the templates ----------------------------------------------------------------------------------------------------
+# --- The templates ----------------------------------------------------------------------------------------------------
 
 
 def _page(template: str, **shown: Any) -> str:
@@ -311,7 +312,7 @@ def _page(template: str, **shown: Any) -> str:
 
 
 def _cleaned(value: object) -> Any:
-    """Return any text as harmless text of bounded length, still to be escaped; markup of our own as it is."""
+    """Return any text as harmless text of limited length, still to be escaped; our own markup stays as it is."""
     if isinstance(value, Markup):
         return value
     text = str(value)
@@ -331,17 +332,17 @@ def _code(exercise_id: str) -> Markup:
 
 
 def _case(result: Result) -> str:
-    """Return the case that failed, with the map in text where no picture shows it."""
+    """Return the failed case, with the map as text if there is no picture of it."""
     return "\n".join(part for part in (result.evidence, "" if result.picture else result.sketch) if part)
 
 
 def _percent(share: float) -> int:
-    """Return a share rounded, and yet 100 means all."""
+    """Return a rounded percentage that is 100 only for full points."""
     return min(round(100 * share), 99 if share < 1 else 100)
 
 
 def _level(results: Sequence[Result]) -> int:
-    """Return the place in `LEVELS` of the share of points that these results earned."""
+    """Return the index in `LEVELS` for the fraction of points in these results."""
     points, earned = _points(results), _earned(results)
     return 0 if not earned else 5 if earned == points else 1 + 4 * earned // points
 
@@ -355,14 +356,14 @@ def _earned(results: Iterable[Result]) -> int:
 
 
 def _recognized(result: Result) -> bool:
-    """Say whether the mistake has a name of its own: of a wrong option the sentence says it all."""
+    """Return whether the mistake has a name. For a wrong option, the sentence is enough."""
     return bool(result.misconception) and not get(result.exercise_id).options
 
 
 _TEMPLATES = Environment(
     loader=FileSystemLoader(TEMPLATES),
     autoescape=True,
-    finalize=_cleaned,  # of everything that a template shows, so that no place can be forgotten
+    finalize=_cleaned,  # applied to every value in a template, so that none can be forgotten
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,

@@ -1,4 +1,4 @@
-"""A class in a terminal: a line per submission, and what the class says together."""
+"""Print a class in a terminal: a line per submission, and a summary of the class."""
 
 import unicodedata
 from collections import defaultdict
@@ -12,10 +12,12 @@ from course_lib.grading.result import SIGNS
 
 
 def terminal_table(marked: Sequence[GradedSubmission], width: int = 100) -> str:
-    """Return a line per submission, by name: points, a bar, the share, with a policy what counts, and what tells most;
-    then the class together.
+    """Return a line per submission, sorted by name, and the class's summary.
 
-    width: of the terminal, in cells; 60 at least.
+    A line has points, a bar, a percentage, the final points under a policy, and the most important remark.
+
+    Args:
+        width: the terminal's width in cells, at least 60.
     """
     if not marked:
         return "no submissions"
@@ -51,7 +53,7 @@ def terminal_table(marked: Sequence[GradedSubmission], width: int = 100) -> str:
 
 
 def terminal_answers(marked: GradedSubmission) -> str:
-    """Return a line per exercise, with the first sentence of the feedback where something is wrong."""
+    """Return a line per exercise, with the first sentence of the feedback if the answer is wrong."""
     lines = []
     for result in marked.results:
         score = f"{result.earned}/{result.points}" if result.points else "–"
@@ -64,14 +66,14 @@ def terminal_answers(marked: GradedSubmission) -> str:
 
 
 def _counts(marked: GradedSubmission) -> str:
-    """Return what a submission's points count."""
+    """Return a submission's final points as text."""
     earned, points = marked.final
     is_excused = marked.counted is not None and bool(marked.counted.excused)
     return f"{rounded(earned)} of {rounded(points)}" if points else "excused" if is_excused else ""
 
 
 def _telling(marked: GradedSubmission) -> str:
-    """Return the first trouble, or the chapter with the least share of its points."""
+    """Return the first trouble, or else the chapter with the lowest fraction of its points."""
     if marked.troubles:
         more = f" (and {len(marked.troubles) - 1} more)" if len(marked.troubles) > 1 else ""
         return one_line(marked.troubles[0]) + more
@@ -90,14 +92,14 @@ def _telling(marked: GradedSubmission) -> str:
 
 
 def _bar(share: float, cells: int) -> str:
-    """Draw a bar that is full only if all is there, empty only if nothing is."""
+    """Draw a bar that is full only at 1 and empty only at 0."""
     full = round(share * cells)
     full = min(max(full, 1 if share else 0), cells if share == 1 else cells - 1)
     return "█" * full + "░" * (cells - full)
 
 
 def _cells(text: str) -> int:
-    """Return how wide text is in a terminal: Chinese letters take two cells, marks above a letter none."""
+    """Return the width of text in a terminal: Chinese characters take two cells, combining marks none."""
     return sum(_cell_width(each) for each in text)
 
 
@@ -108,7 +110,7 @@ def _cell_width(character: str) -> int:
 
 
 def _fitted(text: str, cells: int) -> str:
-    """Return text of exactly this width: filled up, or cut with "…"."""
+    """Return text of exactly this width, padded or cut with "…"."""
     width = _cells(text)
     if width > cells:
         kept, width = "", 0

@@ -1,1 +1,1 @@
-"""Run answers that nobody trusts: the worker inside, the grader's side outside, and the wall between them."""
+"""Run untrusted answers: the worker inside the sandbox, the grader outside, and the isolation between them."""

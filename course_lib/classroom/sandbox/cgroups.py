@@ -1,7 +1,7 @@
-"""A control group for each slot, where this process may make some: the kernel itself counts and limits what is in it.
+"""Make a control group for each slot where possible, so that the kernel itself counts and limits its resources.
 
-Version 2 alone, and only below a group that was delegated: in a container, or with
-`systemd-run --user --scope -p Delegate=yes python -m course_lib grade …`. Without one, `watcher` counts.
+This needs version 2 and a delegated group: in a container, or with
+`systemd-run --user --scope -p Delegate=yes python -m course_lib grade …`. Otherwise `watcher` counts.
 """
 
 import contextlib
@@ -13,36 +13,36 @@ from pathlib import Path
 from course_lib.classroom.sandbox.quotas import Quotas
 
 ROOT, MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-NEEDED, WANTED = {"memory", "pids"}, ("cpu",)  # controllers; cpu shares cores out among slots, however many processes
-LEAF, SLOT = "course-grader", "course-slot-"  # a group that has groups holds no processes: ours move to a leaf
-HELD = 16  # processes of a slot that are not the learner's, with room
+NEEDED, WANTED = {"memory", "pids"}, ("cpu",)  # controllers; cpu divides the cores equally among slots
+LEAF, SLOT = "course-grader", "course-slot-"  # a group with subgroups cannot contain processes: ours move to a leaf
+HELD = 16  # allowance for a slot's processes that are not the learner's
 
 
 class Group:
-    """A slot's group. folder: where it lies. Made by `make_group`, gone with `close`."""
+    """The control group of a slot. folder: its folder. `make_group` makes it, and `close` removes it."""
 
     def __init__(self, folder: Path):
         self.folder = folder
 
     def joined(self, command: list[str]) -> list[str]:
-        """Return a command that enters the group before it begins, so that nothing of it stays outside."""
+        """Return a command that enters the group before it runs, so that all its processes are inside."""
         return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(self.folder / "cgroup.procs"), *command]
 
     def processes(self) -> list[int]:
         return [int(each) for each in self._read("cgroup.procs").split()]
 
     def memory(self) -> int:
-        """Return the bytes in use: of processes, files in memory, sockets and the kernel for them."""
+        """Return the bytes in use by processes, files in memory, sockets and the kernel on their behalf."""
         return int(self._read("memory.current") or 0)
 
     def killed(self) -> int:
-        """Return how many of its processes the kernel has ended because the memory was used up."""
+        """Return how many processes of the group the kernel has killed for lack of memory."""
         return int(dict(line.split() for line in self._read("memory.events").splitlines()).get("oom_kill", 0))
 
     def close(self) -> None:
-        """End what is left in the group, and remove it; with the last one, the leaf."""
+        """End the remaining processes and remove the group; after the last group, also the leaf."""
         with contextlib.suppress(OSError):
-            (self.folder / "cgroup.kill").write_text("1")  # Linux 5.14
+            (self.folder / "cgroup.kill").write_text("1")  # from Linux 5.14
         deadline = time.monotonic() + 5
         while (left := self.processes()) and time.monotonic() < deadline:
             for pid in left:
@@ -56,18 +56,18 @@ class Group:
     def _read(self, name: str) -> str:
         try:
             return (self.folder / name).read_text()
-        except OSError:  # the group is gone
+        except OSError:  # the group no longer exists
             return ""
 
 
 def delegated_group(root: Path = ROOT, membership: Path = MEMBERSHIP) -> Path | None:
-    """Return the group below which this process may make others; None if there is none."""
+    """Return the group in which this process may make others; None if there is none."""
     try:
         lines = membership.read_text().splitlines()
-    except OSError:  # no Linux
+    except OSError:  # not Linux
         return None
     own = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), None)
-    if own is None or ".." in own:  # no version 2; outside of what this container sees
+    if own is None or ".." in own:  # not version 2, or outside the part that this container sees
         return None
     folder = root / own.lstrip("/")
     folder = folder.parent if folder.name == LEAF else folder
@@ -76,7 +76,7 @@ def delegated_group(root: Path = ROOT, membership: Path = MEMBERSHIP) -> Path | 
     except OSError:
         return None
     may_write = all(os.access(folder / name, os.W_OK) for name in ("", "cgroup.procs", "cgroup.subtree_control"))
-    # Root may write anywhere; but what systemd has not given away is systemd's to arrange.
+    # Root may write anywhere, but groups that systemd has not delegated are left to systemd.
     given = os.geteuid() != 0 or folder == root or _marked(folder)
     return folder if has >= NEEDED and may_write and given else None
 
@@ -90,7 +90,7 @@ def make_group(quotas: Quotas, slot: int, within: Path) -> Group:
     try:
         (folder / "memory.max").write_text(str(quotas.tree))
         (folder / "pids.max").write_text(str(quotas.processes + HELD))
-        with contextlib.suppress(OSError):  # a kernel that counts no swap
+        with contextlib.suppress(OSError):  # a kernel that does not count swap
             (folder / "memory.swap.max").write_text("0")
     except OSError:
         with contextlib.suppress(OSError):
@@ -107,13 +107,13 @@ def _enable(folder: Path) -> None:
         return
     try:
         control.write_text(" ".join(missing))
-    except OSError:  # "busy": this group has processes of its own
+    except OSError:  # "busy": this group contains processes
         _move(folder, folder / LEAF)
         control.write_text(" ".join(missing))
 
 
 def _leave(folder: Path) -> None:
-    """Undo `_enable`, once no slot is left."""
+    """Undo `_enable` once no slot is left."""
     if (folder / LEAF).is_dir() and not any(folder.glob(f"{SLOT}*")):
         on = (folder / "cgroup.subtree_control").read_text().split()
         (folder / "cgroup.subtree_control").write_text(" ".join(f"-{name}" for name in on))
@@ -129,7 +129,7 @@ def _move(source: Path, target: Path) -> None:
 
 
 def _marked(folder: Path) -> bool:
-    """Has systemd given this group away?"""
+    """Return whether systemd has delegated this group."""
     for name in ("user.delegate", "trusted.delegate"):
         with contextlib.suppress(OSError, AttributeError):
             if os.getxattr(folder, name) == b"1":

@@ -1,7 +1,7 @@
 """The process that loads torch once and forks a child for every notebook.
 
-It runs inside the sandbox, holds nothing secret and never runs a line of a learner's. For "fork" it gets a socket, the
-child's one line to the grader; for "end" it ends the child and all that the child has started.
+It runs inside the sandbox, has no secrets and never runs learners' code. A "fork" message brings a socket, the child's
+connection to the grader. An "end" message ends the child and all processes that it started.
 """
 
 import contextlib
@@ -25,10 +25,14 @@ SELF = "/proc/self/fd"
 
 
 def main(control_fd: int, inner: str, allowed: dict, readable: list[str], listed: list[str]) -> None:
-    """Serve until the grader hangs up. inner: "namespaces", "landlock" or "" is what parts the children."""
+    """Serve until the grader disconnects.
+
+    Args:
+        inner: the isolation between children: "namespaces", "landlock" or "".
+    """
     control, quotas = socket.socket(fileno=control_fd), Quotas(**allowed)
     shell = warm_up()
-    gc.freeze()  # otherwise each child's collector would look at all that is here, and copy the pages it lies on
+    gc.freeze()  # or each child's garbage collector would visit all objects and copy their memory pages
     isolation.set_dumpable(by_others=False)
     isolation.adopt_orphans()
     _say(control, ready=True)
@@ -45,12 +49,12 @@ def main(control_fd: int, inner: str, allowed: dict, readable: list[str], listed
                 os.close(fds[0])
         elif request == b"e":
             code, child = _end(child), None
-            for left in Path(os.environ["HOME"]).glob("notebook-*"):  # in namespaces it went with them
+            for left in Path(os.environ["HOME"]).glob("notebook-*"):  # with namespaces they are already gone
                 delete_folder(left)
             _say(control, ended=code)
         else:
             _end(child)
-            os._exit(0)  # the interpreter would take a second to tidy up what goes anyway
+            os._exit(0)  # the interpreter would take a second for needless clean-up
 
 
 def _say(control: socket.socket, **message) -> None:
@@ -60,7 +64,7 @@ def _say(control: socket.socket, **message) -> None:
 def _fork(
     control: socket.socket, line: int, shell: Shell, inner: str, quotas: Quotas, seen: tuple[list[str], list[str]]
 ) -> tuple[int, int]:
-    """Start a child. Returns the process to wait for and the one to kill: in namespaces, these are two."""
+    """Start a child. Return the process to wait for and the one to kill, which differ in namespaces."""
     told, tell = os.pipe()
     outer = os.fork()
     if outer:
@@ -74,7 +78,7 @@ def _fork(
     try:
         control.close()
         isolation.die_with_parent()
-        isolation.set_dumpable(by_others=True)  # otherwise its own /proc is closed to it
+        isolation.set_dumpable(by_others=True)  # otherwise it cannot read its own /proc
         if inner == "namespaces":
             isolation.unshare_namespaces()
             first = os.fork()
@@ -85,10 +89,10 @@ def _fork(
             isolation.die_with_parent()
             os.close(tell)
             isolation.mount_private_folders(quotas.disk)
-            _give_up_powers()  # of this process, too: the learner's runs as the same user and sees it
+            _give_up_powers()  # including this process: the learner's process runs as the same user and sees it
             isolation.set_dumpable(by_others=False)
             last = os.fork()
-            if last:  # the first process in a namespace: it takes in orphans, and with it all others end
+            if last:  # the first process in a namespace: it adopts orphans, and its end ends all others
                 while True:
                     pid, status = os.wait()
                     if pid == last:
@@ -100,7 +104,7 @@ def _fork(
             os.close(tell)
         _become_worker(line, shell, inner, quotas, *seen)
     except BaseException as error:
-        with contextlib.suppress(OSError):  # it may be closed: then the grader sees the line end
+        with contextlib.suppress(OSError):  # if it is closed, the grader sees the end of the connection
             os.write(tell, f"{type(error).__name__}: {error}".encode())
         os._exit(1)
 
@@ -113,9 +117,9 @@ def _become_worker(
         os.dup2(nothing, fd)
     for fd in map(int, os.listdir(SELF)):
         if fd > 2 and fd != line:
-            with contextlib.suppress(OSError):  # the one that listed them is gone
+            with contextlib.suppress(OSError):  # the process that listed them is gone
                 os.close(fd)
-    folder = Path(tempfile.mkdtemp(prefix="notebook-", dir=os.environ["HOME"]))  # at level none others' lie beside it
+    folder = Path(tempfile.mkdtemp(prefix="notebook-", dir=os.environ["HOME"]))  # at level none, not next to others'
     os.chdir(folder)
     isolation.set_rlimits(quotas.memory, quotas.processes, quotas.file, quotas.timeout)
     if inner == "landlock":
@@ -131,7 +135,7 @@ def _give_up_powers() -> None:
 
 
 def _end(child: tuple[int, int] | None) -> int:
-    """Kill a child and everything that it left behind; returns its exit code."""
+    """Kill a child and everything that it left running; return its exit code."""
     if child is None:
         return 0
     outer, inner = child
@@ -139,8 +143,8 @@ def _end(child: tuple[int, int] | None) -> int:
         os.kill(inner, signal.SIGKILL)
     status = os.waitpid(outer, 0)[1]
     deadline = time.monotonic() + 5
-    while children := _children():  # orphans, which became ours; there are none where the namespace took them along
-        for signal_ in (signal.SIGSTOP, signal.SIGKILL):  # first they must stand still, or they fork faster
+    while children := _children():  # orphans adopted by this process; a namespace ends its own
+        for signal_ in (signal.SIGSTOP, signal.SIGKILL):  # stop them first, or they fork faster than they are killed
             for pid in children:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal_)

@@ -1,8 +1,8 @@
-"""Inside the sandbox: what parts one learner's process from the next, asked of the Linux kernel.
+"""Isolate learners' processes from each other inside the sandbox, with the Linux kernel's help.
 
-The wall to the outside is bubblewrap's. Behind it a worker forks a child for every notebook, so that torch is loaded
-once; `apart` gives that child namespaces of its own, empty folders to write to, and nothing to win them back with.
-Landlock (`only_files`) is for the level "none", where there is no bubblewrap. Numbers: linux/sched.h, linux/prctl.h,
+Bubblewrap isolates the sandbox from the machine. Inside, a worker forks a child for every notebook, so torch is loaded
+once. The child gets its own namespaces and empty folders to write to, and loses the means to leave them. Landlock
+(`restrict_files`) is for level "none", which has no bubblewrap. The numbers come from linux/sched.h, linux/prctl.h and
 linux/landlock.h.
 """
 
@@ -18,37 +18,37 @@ from typing import Any
 
 try:
     import resource
-except ImportError:  # Windows, where `require_platform` says it in words
+except ImportError:  # Windows, where `require_platform` explains the error
     resource = None  # type: ignore[assignment]
 
 NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 NOSUID_NODEV = 2 | 4
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 24, 36, 38
 SYS_CAPSET = {"x86_64": 126, "aarch64": 91}
-# What no notebook needs: memory that belongs to no process (memfd_create, memfd_secret, shmget, msgget, semget,
-# mq_open, io_uring_setup), other processes' memory (ptrace, process_vm_readv, process_vm_writev, pidfd_getfd), other
-# walls (unshare, setns, mount, umount2, pivot_root, chroot), keys (add_key, request_key, keyctl), what kernels
-# stumbled over (bpf, perf_event_open, userfaultfd), and news of files that others open (inotify_add_watch,
-# fanotify_init).
+# System calls that no notebook needs: memory that belongs to no process (memfd_create, memfd_secret, shmget, msgget,
+# semget, mq_open, io_uring_setup), other processes' memory (ptrace, process_vm_readv, process_vm_writev, pidfd_getfd),
+# changes of isolation (unshare, setns, mount, umount2, pivot_root, chroot), keys (add_key, request_key, keyctl), calls
+# with past kernel vulnerabilities (bpf, perf_event_open, userfaultfd), and watching files that others open
+# (inotify_add_watch, fanotify_init).
 DENIED = {
     "x86_64": "319 447 29 68 64 240 425 101 310 311 438 272 308 165 166 155 161 248 249 250 321 298 323 254 300",
     "aarch64": "279 447 194 186 190 180 425 117 270 271 438 97 268 40 39 41 51 217 218 219 280 241 282 27 262",
 }
-# What does nothing and says that it has: a lock on a file that other learners see would be a signal to them (flock); on
-# which cores a slot computes is not its own to say (sched_setaffinity).
+# System calls that do nothing but report success. A lock on a shared file would be a signal to other learners (flock),
+# and a slot may not choose its own cores (sched_setaffinity).
 PRETENDED = {"x86_64": "73 203", "aarch64": "32 122"}
-# Calls that stay, but for some of their arguments. fcntl: who holds a lock (F_GETLK, F_OFD_GETLK), leases and news of
-# others' files, larger pipes (F_SETPIPE_SZ). setsockopt, at the level of sockets: larger buffers (SO_SNDBUF, SO_RCVBUF,
-# and both FORCE), which would hold memory that no process owns.
+# Allowed calls with some forbidden arguments. fcntl: lock holders (F_GETLK, F_OFD_GETLK), leases and notifications on
+# others' files, larger pipes (F_SETPIPE_SZ). setsockopt at socket level: larger buffers (SO_SNDBUF, SO_RCVBUF, and both
+# FORCE), whose memory would belong to no process.
 FCNTL, FCNTL_DENIED = {"x86_64": 72, "aarch64": 25}, (5, 36, 1024, 1025, 1026, 1031)
 SETSOCKOPT, BUFFERS = {"x86_64": 54, "aarch64": 208}, (7, 8, 32, 33)
-# The families of sockets that stay: files' (1), IPv4 (2), IPv6 (10) and netlink (16), which a network namespace parts.
-# It does not part those of virtual machines (AF_VSOCK), of the kernel's ciphers, of Bluetooth and of others.
+# Allowed socket families: Unix (1), IPv4 (2), IPv6 (10) and netlink (16), which a network namespace isolates. It does
+# not isolate those of virtual machines (AF_VSOCK), of the kernel's ciphers, of Bluetooth and of others.
 SOCKET, SOCKET_FAMILIES = {"x86_64": 41, "aarch64": 198}, (1, 2, 10, 16)
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446  # the same on every architecture
-LIST = 8  # a folder
-READ = 1 | 4 | LIST  # execute, read a file
+LIST = 8  # list a folder
+READ = 1 | 4 | LIST  # execute or read a file
 _libc: Any = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux") else None
 
 
@@ -63,9 +63,9 @@ def _prctl(option: int, value: int) -> None:
 
 
 def unshare_namespaces() -> None:
-    """Give this process namespaces of its own; its next child is the first process in them.
+    """Give this process its own namespaces; its next child is the first process in them.
 
-    Errors: OSError where the kernel or a container around forbids it.
+    Errors: OSError where the kernel or a surrounding container forbids it.
     """
     user, group = os.getuid(), os.getgid()
     _require_success(_libc.unshare(NAMESPACES), "unshare")
@@ -76,7 +76,8 @@ def unshare_namespaces() -> None:
 def mount_private_folders(disk: int) -> None:
     """Mount fresh /tmp, /dev/shm and /proc over the old ones, in the first process after `unshare_namespaces`.
 
-    disk: bytes of /tmp.
+    Args:
+        disk: size of /tmp in bytes.
     """
     for folder, kind, options in (
         ("/tmp", "tmpfs", f"size={disk},nr_inodes=10000"),
@@ -85,24 +86,24 @@ def mount_private_folders(disk: int) -> None:
     ):
         mounted = _libc.mount(kind.encode(), folder.encode(), kind.encode(), NOSUID_NODEV, options.encode())
         _require_success(mounted, f"mounting {folder}")
-    Path("/proc/sys/user/max_user_namespaces").write_text("0")  # no namespaces within
+    Path("/proc/sys/user/max_user_namespaces").write_text("0")  # no nested namespaces
 
 
 def drop_capabilities() -> None:
-    """Give up every capability, and any way to new ones."""
+    """Give up every capability, and any way to gain new ones."""
     for capability in range(64):
         if _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
             break
-    head, none = struct.pack("Ii", 0x20080522, 0), bytes(24)  # version 3, this process; no set holds any
+    head, none = struct.pack("Ii", 0x20080522, 0), bytes(24)  # version 3, this process; all sets are empty
     _require_success(_libc.syscall(SYS_CAPSET[os.uname().machine], head, none), "capset")
     no_new_privileges()
 
 
 def deny_system_calls() -> None:
-    """Let the kernel answer "not permitted" to the system calls in `DENIED`, nothing at all to those in `PRETENDED`,
-    "not supported" to sockets of other families than `SOCKET_FAMILIES`, from now on and in all children; where their
-    numbers are not known, nothing changes.
+    """Restrict system calls for this process and its children from now on.
 
+    The calls in `DENIED` return "not permitted", those in `PRETENDED` do nothing, and sockets outside `SOCKET_FAMILIES`
+    return "not supported". On an architecture with unknown call numbers, nothing changes.
     Errors: OSError where the kernel has no seccomp.
     """
     machine = os.uname().machine
@@ -110,13 +111,13 @@ def deny_system_calls() -> None:
         return
     kill, pretend, refuse, unknown, allow = 0x80000000, 0x00050000, 0x00050000 | 1, 0x00050000 | 97, 0x7FFF0000
     program = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, AUDIT_ARCH[machine]), (_GIVE, 0, 0, kill), (_LOAD, 0, 0, 0)]
-    program += [(_ABOVE, 0, 1, 0x40000000), (_GIVE, 0, 0, kill)]  # the 32-bit numbers of x86-64
+    program += [(_ABOVE, 0, 1, 0x40000000), (_GIVE, 0, 0, kill)]  # x86-64's 32-bit call numbers
     for numbers, verdict in ((DENIED, refuse), (PRETENDED, pretend)):
         for number in map(int, numbers[machine].split()):
             program += [(_EQUAL, 0, 1, number), (_GIVE, 0, 0, verdict)]
     program += _unless(FCNTL[machine], [(1, FCNTL_DENIED)], refuse)
     program += _unless(SETSOCKOPT[machine], [(1, (1,)), (2, BUFFERS)], pretend)
-    program += [(_EQUAL, 1, 0, SOCKET[machine]), (_GIVE, 0, 0, allow), (_LOAD, 0, 0, 16)]  # the low half of the family
+    program += [(_EQUAL, 1, 0, SOCKET[machine]), (_GIVE, 0, 0, allow), (_LOAD, 0, 0, 16)]  # the family's low half
     for family in SOCKET_FAMILIES:
         program += [(_EQUAL, 0, 1, family), (_GIVE, 0, 0, allow)]
     program.append((_GIVE, 0, 0, unknown))
@@ -126,7 +127,7 @@ def deny_system_calls() -> None:
     _require_success(_libc.prctl(22, 2, ctypes.c_char_p(whole), 0, 0), "seccomp")  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
 
 
-# Instructions of a classic BPF program, each with: how far to go on if so, and if not, and a number.
+# Instructions of a classic BPF program: (instruction, jump if true, jump if false, number).
 _LOAD, _EQUAL, _ABOVE, _GIVE = 0x20, 0x15, 0x35, 0x06
 
 
@@ -137,7 +138,7 @@ def _unless(
     steps: list[tuple[int, int, int, int]] = [(_GIVE, 0, 0, verdict)]
     for place, values in reversed(list(arguments)):
         known = list(values)
-        # A value that is known leads on to what stands behind them all; the last that is not, past everything.
+        # A known value jumps behind all tests; if the last test fails too, skip everything.
         tests = [(_EQUAL, len(known) - i, 0, value) for i, value in enumerate(known, start=1)]
         tests[-1] = (_EQUAL, 0, len(steps), known[-1])
         steps = [(_LOAD, 0, 0, 16 + 8 * place), *tests, *steps]  # the low half of the argument
@@ -154,17 +155,17 @@ def die_with_parent() -> None:
 
 
 def adopt_orphans() -> None:
-    """Make what a child leaves behind this process's own child, which can be ended."""
+    """Adopt the orphans of a child, so that this process can end them."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def set_dumpable(by_others: bool) -> None:
-    """Say whether processes of the same user may look into the memory of this one; a child inherits that."""
+    """Set whether processes of the same user may read this process's memory; a child inherits the setting."""
     _prctl(PR_SET_DUMPABLE, by_others)
 
 
 def set_rlimits(memory: int, processes: int, file: int, seconds: float) -> None:
-    """Limit this process and what it starts: bytes beyond what it has, processes, bytes of a file, seconds."""
+    """Limit this process and those it starts: bytes beyond current use, processes, bytes per file, seconds."""
     limit_memory(memory)
     for kind, most in (
         (resource.RLIMIT_NPROC, processes),
@@ -175,11 +176,11 @@ def set_rlimits(memory: int, processes: int, file: int, seconds: float) -> None:
     ):
         _limit(kind, most)
     with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")  # if memory runs out, this goes first
+        Path("/proc/self/oom_score_adj").write_text("1000")  # the first to be killed if memory runs out
 
 
 def limit_memory(memory: int) -> None:
-    """Limit this process, and each that it starts, to so many bytes beyond what it has now."""
+    """Limit this process, and each that it starts, to `memory` bytes beyond its current use."""
     has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     _limit(resource.RLIMIT_AS, has + memory)
 
@@ -196,9 +197,9 @@ def landlock_version() -> int:
 
 
 def restrict_files(read: Iterable[Path], write: Iterable[Path], listed: Iterable[Path] = ()) -> None:
-    """Restrict this process and its children, from now on, to these files and folders, of those listed to the names
-    that stand in them; no TCP, no signals to others.
+    """Restrict this process and its children to these files and folders from now on.
 
+    In the `listed` folders, they only see names. TCP and signals to other processes are forbidden.
     Errors: OSError where the kernel has no Landlock.
     """
     version = landlock_version()

@@ -1,7 +1,7 @@
-"""A notebook as it runs in a worker: IPython runs its cells as in JupyterLab, with nobody to see, hear or wait for.
+"""Run a notebook in a worker: IPython runs its cells as JupyterLab would, but without a screen or a user.
 
-`check` and what shows pictures are stand-ins that do nothing; so are magics and shell lines that would wait, install or
-run another program. `input()` and `getpass()` give "" in a cell.
+`check` and functions that show pictures are replaced by stand-ins that do nothing. So are magics and shell lines that
+would wait, install or run another program. `input()` and `getpass()` return "" in a cell.
 """
 
 import __future__
@@ -28,11 +28,11 @@ from course_lib.grading.judge.call import is_the_librarys
 from course_lib.grading.judge.limits import Exit, Stop, limited
 
 BEGINNING = "import math\nimport numpy as np\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
-MOST_TROUBLES = 50  # that are told, of one notebook
+MOST_TROUBLES = 50  # reported for one notebook
 FENCE = re.compile(r"^(```|~~~)(?:python|py)?[ \t]*\n(.*?)^\1", flags=re.MULTILINE | re.DOTALL)
-BEGINS = re.compile(r"(?!(?:else|elif|except|finally)\b)[^\s#)\]}]")  # a statement, as its first line
-MOST_NAMES = 10  # in one sentence
-MOST_CUTS = 20  # that are tried above a syntax error
+BEGINS = re.compile(r"(?!(?:else|elif|except|finally)\b)[^\s#)\]}]")  # the first line of a statement
+MOST_NAMES = 10  # per sentence
+MOST_CUTS = 20  # tried above a syntax error
 SILENT_MAGICS = (
     *("timeit", "prun", "matplotlib", "load_ext", "reload_ext", "unload_ext"),
     *("pip", "conda", "mamba", "uv", "bash", "sh", "script", "system", "sx"),
@@ -40,7 +40,7 @@ SILENT_MAGICS = (
 
 
 class Quiet:
-    """Stands for whatever a notebook shows: it can be called, asked for anything, gone through, and is nothing."""
+    """A stand-in for objects that show output: it can be called, read and iterated over, and does nothing."""
 
     passed, earned, points, feedback, misconception = True, 0, 0, "", None
 
@@ -72,7 +72,7 @@ _QUIET: Any = Quiet()
 
 
 class Shell(InteractiveShell):
-    """IPython without a history, without shell commands, and without reports of errors."""
+    """IPython without history, shell commands or error reports."""
 
     def system(self, cmd: str) -> None: ...
 
@@ -82,7 +82,7 @@ class Shell(InteractiveShell):
         return [] if split else ""
 
     def run_line_magic(self, magic_name: str, line: str, _stack_depth: int = 1) -> Any:
-        if self.find_line_magic(magic_name) is not None:  # otherwise of a package that is not installed here
+        if self.find_line_magic(magic_name) is not None:  # otherwise it belongs to a package that is not installed here
             return super().run_line_magic(magic_name, line, _stack_depth=_stack_depth + 1)
 
     def run_cell_magic(self, magic_name: str, line: str, cell: str) -> Any:
@@ -95,7 +95,7 @@ class Shell(InteractiveShell):
 
 
 def warm_up() -> Shell:
-    """Import what notebooks use, put the stand-ins in place, and make the shell: before anybody forks."""
+    """Import the packages that notebooks use, install the stand-ins, and make the shell, all before the first fork."""
     torch.set_num_threads(1)
     weight = torch.nn.Parameter(torch.ones(2, 2))
     (weight @ weight).softmax(-1).sum().backward()
@@ -114,21 +114,22 @@ def warm_up() -> Shell:
     shell = Shell.instance(config=config)
     for name in SILENT_MAGICS:
         shell.register_magic_function(_QUIET, "line_cell", name)
-    shell.run_cell(BEGINNING, silent=True)  # the first cell makes IPython import the rest of itself
+    shell.run_cell(BEGINNING, silent=True)  # the first cell makes IPython import its other modules
     return shell
 
 
 class NothingRan(Exception):
-    """A cell has a syntax error; the message names the answers that are complete above it."""
+    """A cell has a syntax error. The message lists the complete answers above it."""
 
 
 class NotebookRun:
-    """A notebook's names, and every answer that they stood for, in the order in which its cells gave them.
+    """The names in a notebook and every answer bound to them, in the order of the cells.
 
     Args:
-        wanted: the names that matter, and whether each must be something that can be called.
-        tell: called with the number of a cell before it runs. salvage: run what can be run of what is not as it should
-            be, and say so in `salvaged`. unfinished: so, too, what is complete above a syntax error in its cell.
+        wanted: the names that matter, and whether each must be callable.
+        tell: called with the number of a cell before it runs.
+        salvage: repair cells that would fail if possible, and report it in `salvaged`.
+        unfinished: also run the complete statements above a syntax error in a cell.
     """
 
     def __init__(
@@ -145,21 +146,21 @@ class NotebookRun:
             self._compile_nothing()
         self.shell, self.quotas, self.tell = shell, quotas, tell
         self.given: dict[str, list] = {name: [] for name in wanted}  # (number of the cell, value)
-        self.bound: dict[str, int] = {}  # name -> the last cell, counted from the top, that gave it a value
+        self.bound: dict[str, int] = {}  # name -> the last cell, counted from the top, that bound it
         self.wanted = wanted
-        self.open: set[str] = set()  # names that stood for nothing that could be asked
+        self.open: set[str] = set()  # names bound to unusable values only
         self.troubles: list[str] = []
         self.runs_a_cell = False
-        self._refuse = builtins.input  # as `exits_closed` has put it there
-        builtins.input = getpass.getpass = self._asked  # of this process, which no other notebook gets
+        self._refuse = builtins.input  # set by `exits_closed`
+        builtins.input = getpass.getpass = self._asked  # in this process only, which runs one notebook
 
     def _asked(self, *prompt: Any, **options: Any) -> str:
-        """Stand for input() and getpass(). A cell may have kept it under a name that an answer calls."""
+        """Replace input() and getpass(). A cell may have kept it under a name that an answer calls."""
         return "" if self.runs_a_cell else self._refuse()
 
     @property
     def answers(self) -> dict[str, list]:
-        """Return what each name stood for, in the order of the cells."""
+        """Return the values bound to each name, in the order of the cells."""
         return {
             name: [value for _, value in sorted(values, key=lambda pair: pair[0])]
             for name, values in self.given.items()
@@ -167,8 +168,8 @@ class NotebookRun:
         }
 
     def load(self, cells: list[dict], skip: list[int]) -> None:
-        """Run the cells from top to bottom; those that miss a name once more, after the others."""
-        waiting = {}  # cells that missed a name -> the error
+        """Run the cells from top to bottom, and then again those that lacked a name."""
+        waiting = {}  # cells that lacked a name -> the error
         for cell in cells:
             if cell["kind"] == "code" and cell["number"] not in skip:
                 error = self._run(cell)
@@ -181,7 +182,7 @@ class NotebookRun:
                 else:
                     self._complain(cell, error)
         for cell, error in waiting.values():
-            if getattr(error, "name", None) in self.shell.user_ns:  # a cell further down has given it
+            if getattr(error, "name", None) in self.shell.user_ns:  # a later cell has defined it
                 error = self._run(cell)
             if self.salvage and isinstance(error, NameError):
                 error = self._without_annotations(cell, error)
@@ -193,7 +194,7 @@ class NotebookRun:
             self._look_again()
 
     def _compile_nothing(self) -> None:
-        """Let `torch.compile` give back what it is given: a compiler takes minutes, and files that nobody grants it."""
+        """Make `torch.compile` return its argument: a compiler takes minutes, and needs files outside the sandbox."""
 
         def eager(model: Any = None, **options: Any) -> Any:
             said = "torch.compile was left out: the function or module ran as it is written"
@@ -205,8 +206,10 @@ class NotebookRun:
         torch.nn.Module.compile = lambda module, *args, **kwargs: None  # type: ignore[method-assign]
 
     def _above(self, cell: dict, error: Exception) -> tuple[dict, BaseException | None]:
-        """Say which answers are complete above a syntax error; run what is, where that is wanted. Returns what ran and
-        the error that it ended with."""
+        """Report the complete answers above a syntax error, and run them if `unfinished` is set.
+
+        Returns: the cell that ran, and the error that ended it.
+        """
         with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
             part = complete_above(self.shell.transform_cell(cell["source"]))
             names = [f"`{name}`" for name in dict.fromkeys(_bound(part, stubs=False)) if name in self.wanted]
@@ -222,7 +225,7 @@ class NotebookRun:
         return cell, error
 
     def _without_annotations(self, cell: dict, error: NameError) -> BaseException | None:
-        """Run a cell again whose annotations name what nothing has imported, as Python does that never reads them."""
+        """Run a cell again without evaluating its annotations, because they use names that were never imported."""
         with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
             if error.name in _annotated(self.shell.transform_cell(cell["source"])):
                 flags = self.shell.compile.flags
@@ -238,7 +241,7 @@ class NotebookRun:
         return error
 
     def _look_again(self) -> None:
-        """Take a class that was empty when its cell ran and whose methods later cells have attached."""
+        """Use a class whose methods were attached by later cells, although it was empty when its own cell ran."""
         for name in sorted(self.open):
             value = self.shell.user_ns.get(name)
             if inspect.isclass(value) and not self._is_open(name, value):
@@ -248,7 +251,7 @@ class NotebookRun:
                 )
 
     def _run(self, cell: dict) -> BaseException | None:
-        """Run one cell; returns the error that it ended with. What a cell below has named already stays as it is."""
+        """Run one cell and return the error that ended it. Names bound by later cells keep their values."""
         names, number = self.shell.user_ns, cell["number"]
         before = dict(names)
         error = self._execute(cell)
@@ -264,11 +267,11 @@ class NotebookRun:
         return error
 
     def _is_open(self, name: str, value: Any) -> bool:
-        """Say whether nothing is written there yet. A wanted name imported from the library is no answer either."""
+        """Return whether the answer is a stub, imported from the library, or not callable although it must be."""
         return value is ... or is_the_librarys(value) or is_stub(value) or (self.wanted[name] and not callable(value))
 
     def _do_without(self, cell: dict, error: ModuleNotFoundError) -> bool:
-        """Put a stand-in for a package that is not installed here, once: the answer below may not need it."""
+        """Install a stand-in, once, for a package that is missing here: the answer below may not need it."""
         if error.name in sys.modules or not error.name:
             return False
         sys.modules[error.name] = _QUIET
@@ -284,7 +287,7 @@ class NotebookRun:
         errors: list[BaseException | None] = []
 
         def work():
-            result = self.shell.run_cell(cell["source"], silent=True)  # what it prints goes nowhere: see `forkserver`
+            result = self.shell.run_cell(cell["source"], silent=True)  # `forkserver` discards its output
             errors.append(result.error_before_exec or result.error_in_exec)
 
         self.runs_a_cell = True
@@ -301,11 +304,11 @@ class NotebookRun:
             return "it ends the program"
         try:
             return f"{type(error).__name__}: {error}"
-        except Exception:  # an error whose message cannot be made
+        except Exception:  # an error whose message raises an error
             return type(error).__name__
 
     def _rescue(self, cell: dict) -> None:
-        """Run a text cell that defines a wanted name which no code cell gave: it was meant as code."""
+        """Run a text cell that defines a wanted name no code cell has defined: the learner meant it as code."""
         for source in [found[1] for found in FENCE.findall(cell["source"])] or [cell["source"]]:
             try:
                 names = _bound(self.shell.transform_cell(source))
@@ -319,15 +322,15 @@ class NotebookRun:
 
 
 def is_stub(value: Any) -> bool:
-    """Say whether nothing is written yet in a function or class: dots, pass, a docstring, NotImplementedError."""
+    """Return whether a function or class is empty: dots, pass, a docstring, NotImplementedError."""
     if inspect.isclass(value):
-        plain = all(base in (object, torch.nn.Module) for base in value.__bases__)  # what it inherits is an answer
+        plain = all(base in (object, torch.nn.Module) for base in value.__bases__)  # an inherited answer counts
         return plain and all(is_stub(part) for part in vars(value).values() if inspect.isfunction(part))
     if not inspect.isfunction(value):
         return False
     try:
         body = getattr(ast.parse(textwrap.dedent(inspect.getsource(value))).body[0], "body", None)
-    except Exception:  # no source, or one that is no function: it is called, then
+    except Exception:  # without source code, or not a function: then it is called
         return False
     return all(map(_empty, body)) if isinstance(body, list) else False
 
@@ -340,7 +343,7 @@ def _empty(node: ast.stmt) -> bool:
 
 
 def _annotated(source: str) -> set[str]:
-    """Return the names that stand in annotations of a piece of code."""
+    """Return the names used in annotations of a piece of code."""
     nodes: list[ast.expr | None] = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, (ast.arg, ast.AnnAssign)):
@@ -352,7 +355,7 @@ def _annotated(source: str) -> set[str]:
 
 
 def _bound(source: str, stubs: bool = True) -> list[str]:
-    """Return the names that a piece of code gives at its top level. stubs: also those for which nothing is written."""
+    """Return the names that a piece of code defines at its top level. stubs: whether to include empty functions."""
     names = []
     for node in ast.parse(source).body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
@@ -370,7 +373,7 @@ def _is_blank(node: ast.stmt) -> bool:
 def complete_above(source: str) -> str:
     """Return the lines of the statements that end before the one with the syntax error; "" if there is no such error.
 
-    Of Python's own parser: a statement may end where a line begins that is not indented.
+    Python's own parser decides: a statement may end where an unindented line begins.
     """
     try:
         ast.parse(source)

@@ -1,7 +1,7 @@
-"""The sandbox, tried from within before anything is graded: each promise of the wall, and each limit, until it stops.
+"""Test the sandbox from within before grading starts: every promise of isolation and every limit.
 
-`require_isolation` says what it measured, or refuses. At the level none there is no wall to refuse: there it says what
-is not kept. Whether an answer can tell the seed of the run: `secrecy`.
+`require_isolation` returns the measurements or refuses. Level none has no isolation, so it only reports broken promises
+there. `secrecy` tests whether an answer can find the run's seed.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from course_lib.classroom.sandbox.stage import SandboxError
 from course_lib.course.files import write_whole
 
 WALL = "wall.json"  # in the folder of a run
-SLACK = 64 << 20  # bytes between a limit on memory and where it is felt: a worker may have given some back
+SLACK = 64 << 20  # bytes below a limit on memory: a worker may have returned some memory
 PROBE = """
 import ctypes, fcntl, glob, mmap, os, signal, socket, sys, sysconfig, time
 from importlib.machinery import PathFinder
@@ -190,11 +190,16 @@ wall = measured  # last: of a probe that broke off nothing is known
 
 @dataclass(frozen=True)
 class Wall:
-    """What was measured from within a sandbox.
+    """Measurements from within a sandbox.
 
-    Fields: level · tried, how many promises; holes, those that are not kept · memory, bytes that one process got ·
-    all_memory, bytes at which all are ended, and counted, by whom · processes, how many it could start · files, bytes
-    that it could keep.
+    Fields:
+        level: the sandbox's level.
+        tried: the number of promises tested.
+        holes: the broken promises.
+        memory: the bytes that one process could get.
+        all_memory: the bytes at which all processes are ended, and what counts them.
+        processes: how many processes it could start.
+        files: the bytes that it could keep in files.
     """
 
     level: str
@@ -219,7 +224,7 @@ class Wall:
 
 
 def save_wall(wall: Wall, folder: Path) -> None:
-    """Keep what was measured beside what other runs into this folder have measured."""
+    """Save the measurements next to those of other runs into this folder."""
     path, kind = folder / WALL, (wall.level, list(wall.holes), wall.counted)
     others = [each for each in _saved(path) if (each["level"], each["holes"], each["counted"]) != kind]
     text = json.dumps([*others, {**asdict(wall), "said": wall.sentence}], indent=1)
@@ -227,7 +232,7 @@ def save_wall(wall: Wall, folder: Path) -> None:
 
 
 def walls_of(folder: Path) -> list[str]:
-    """Return what was measured in every run into a folder, in sentences. Errors: ValueError for another's file."""
+    """Return the measurements of every run into a folder, as sentences. Errors: ValueError for an invalid file."""
     return [str(each["said"]) for each in _saved(folder / WALL)]
 
 
@@ -244,10 +249,10 @@ def _saved(path: Path) -> list[dict[str, Any]]:
 
 
 def require_isolation(worker: Worker) -> Wall:
-    """Try from within what the sandbox should stop; return what was measured.
+    """Test from within what the sandbox should prevent, and return the measurements.
 
-    Errors: SandboxError that names what it does not stop, or what Python lacks in it. The level none is never refused
-    for what it does not stop.
+    Errors: SandboxError that lists the actions not prevented, or the libraries that Python lacks inside. Level none is
+        not refused for the former.
     """
     measured, came, seen = _tried_from_within(worker)
     holes = [*measured["holes"], *(["it reaches the network (UDP)"] if came else [])]
@@ -274,7 +279,7 @@ def require_isolation(worker: Worker) -> Wall:
 
 
 def _tried_from_within(worker: Worker) -> tuple[dict[str, Any], bool, dict[str, str]]:
-    """Return what the probe found, whether its message by UDP came, and what an answer sees where a seed may show."""
+    """Return the probe's findings, whether its UDP message arrived, and the places where an answer may see a seed."""
     outside, name = worker.stage.folder / "outside", f"course-grading-{secrets.token_hex(8)}"
     outside.write_text("read by nobody")
     with (
@@ -285,7 +290,7 @@ def _tried_from_within(worker: Worker) -> tuple[dict[str, Any], bool, dict[str, 
         port = listener.getsockname()[1]
         post.bind(("127.0.0.1", port))
         post.setblocking(False)
-        with contextlib.suppress(OSError):  # macOS has no such names
+        with contextlib.suppress(OSError):  # macOS has no abstract socket names
             named.bind(f"\0{name}")
             named.listen()
         here, quotas = worker.stage.here, worker.quotas
@@ -325,7 +330,7 @@ def _tried_from_within(worker: Worker) -> tuple[dict[str, Any], bool, dict[str, 
 
 
 def _loads(path: str) -> bool:
-    """Can this process load a library that the sandbox cannot? Otherwise this Python never had it."""
+    """Return whether this process can load a library that the sandbox cannot load."""
     try:
         ctypes.CDLL(path)
     except OSError:

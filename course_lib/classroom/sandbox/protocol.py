@@ -1,9 +1,9 @@
-"""What passes between the grader and a worker: JSON with raw arrays behind it, over a socket that only the two have.
+"""The messages between grader and worker: JSON followed by raw arrays, over a private socket.
 
-A frame is the length of its JSON, the JSON, and the bytes of its arrays one after the other. Nothing in it can be run:
-what is no plain data crosses as `Given`, a name of what stands in a `fixtures.py` and its data, and only to the worker.
-The grader reads what a worker sends as it would read a stranger's letter: every length is capped before it is read,
-every type is looked at, and what does not fit is a `Broken` conversation, never an error of another kind.
+A frame is the length of its JSON, the JSON, and the bytes of its arrays. Nothing in it is executable. Values that are
+not plain data are sent as `Given`, the name of an object in a `fixtures.py` with its data, and only to the worker. The
+grader trusts nothing from a worker: it limits every length before reading and checks every type. An invalid message
+raises `Broken`, never another error.
 """
 
 import contextlib
@@ -27,13 +27,13 @@ from course_lib.grading.exercise import Given
 from course_lib.grading.judge.call import Call, Failure, Outcome
 from course_lib.grading.judge.values import MOST_BITS, MOST_ENTRIES, Foreign
 
-MOST_TEXT = 4 << 20  # bytes of JSON in one frame towards the grader
-MOST_ARRAYS = 64 << 20  # bytes of arrays in one frame towards the grader
-MOST_AXES = 64  # of a tensor
+MOST_TEXT = 4 << 20  # bytes of JSON in one frame to the grader
+MOST_ARRAYS = 64 << 20  # bytes of arrays in one frame to the grader
+MOST_AXES = 64  # per tensor
 IDLE = 0.2  # seconds
-DEEPEST = 12  # nesting of a value, tags included
-SENTENCE = 2000  # characters of a text that a worker says of an answer
-TEXTS = {"forbidden": 100, "printed": SENTENCE, "library": 100}  # of an outcome, with the most characters of each
+DEEPEST = 12  # nesting depth of a value, including tags
+SENTENCE = 2000  # characters in a worker's text on an answer
+TEXTS = {"forbidden": 100, "printed": SENTENCE, "library": 100}  # of an outcome, with the maximum number of characters
 KINDS = ("unanswered", "raised", "exit", "time", "signature", "type")
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -48,16 +48,18 @@ GONE, LATE = "the other side is gone", "the other side is silent or too slow"
 
 
 class Broken(Exception):
-    """The other side does not keep to the protocol, or is gone."""
+    """The other side violates the protocol or is gone."""
 
 
-# --- values -----------------------------------------------------------------------------------------------------------
+# --- Values -----------------------------------------------------------------------------------------------------------
 
 
 class Packer:
-    """A value as JSON; the bytes of its tensors are collected in `arrays`.
+    """Packs a value as JSON and collects the bytes of its tensors in `arrays`.
 
-    strides: keep the strides of a tensor, because some mistakes show only there. What comes back has none.
+    Args:
+        strides: keep the strides of a tensor, because some mistakes only appear with them. Answers have none.
+
     Errors: TypeError for a value that is neither plain nor `Given`.
     """
 
@@ -115,7 +117,7 @@ def _reach(shape: Sequence[int], stride: Sequence[int]) -> int:
 
 
 def _fixtures() -> dict[str, ModuleType]:
-    """Import whatever a worker may be asked to call, before any code of a learner's runs. Returns modules by name."""
+    """Import every module that a worker may have to call, before learners' code runs. Return modules by name."""
     library = Path(course_lib.__file__).parent
     paths = [library / "grading/fixtures.py", *sorted(library.glob("chapters/*/fixtures.py"))]
     names = [".".join(path.relative_to(library.parent).with_suffix("").parts) for path in paths]
@@ -140,7 +142,7 @@ def _function(name: str) -> Callable:
 
 
 class Unpacker:
-    """JSON and arrays back into a value. from_worker: trust nothing.
+    """Turns JSON and arrays back into a value. from_worker: whether to check everything.
 
     Errors: Broken for anything that `Packer` would not have written.
     """
@@ -240,14 +242,14 @@ def _require_hashable(key: Any) -> Any:
 
 def _require_text(value: Any, most: int = SENTENCE) -> str:
     _require(type(value) is str, "a text is none")
-    return value[:most].encode("utf-8", "replace").decode()  # no lone surrogates: it will be written to files
+    return value[:most].encode("utf-8", "replace").decode()  # no lone surrogates, because it will be written to files
 
 
-# --- calls and outcomes -----------------------------------------------------------------------------------------------
+# --- Calls and outcomes -----------------------------------------------------------------------------------------------
 
 
 def pack_call(call: Call) -> tuple[dict[str, Any], list[bytes]]:
-    """Return a `Call` as JSON, and its arrays. Errors: TypeError if its probe or an argument cannot be named."""
+    """Return a `Call` as JSON, and its arrays. Errors: TypeError if its probe or an argument has no name."""
     pack = Packer(strides=True)
     told = {
         "signature": call.signature,
@@ -265,7 +267,7 @@ def pack_call(call: Call) -> tuple[dict[str, Any], list[bytes]]:
 
 
 def unpack_call(data: dict, arrays: memoryview) -> Call:
-    """Read what `pack_call` wrote: the worker's side."""
+    """Read the output of `pack_call`, on the worker's side."""
     unpack = Unpacker(arrays, from_worker=False).value
     return Call(
         data["signature"],
@@ -282,7 +284,7 @@ def unpack_call(data: dict, arrays: memoryview) -> Call:
 
 
 def pack_outcome(outcome: Outcome) -> tuple[dict[str, Any], list[bytes]]:
-    """Return an `Outcome` as JSON and arrays; a value that is too large for a frame becomes its type's name."""
+    """Return an `Outcome` as JSON and arrays. A value too large for a frame becomes its type's name."""
     pack = Packer()
     value = pack.value(outcome.value)
     if len(json.dumps(value)) > MOST_TEXT // 2 or sum(map(len, pack.arrays)) > MOST_ARRAYS:
@@ -295,7 +297,7 @@ def pack_outcome(outcome: Outcome) -> tuple[dict[str, Any], list[bytes]]:
 
 
 def unpack_outcome(data: Any, arrays: memoryview) -> Outcome:
-    """Read, closely, what a worker says of one call. Errors: Broken."""
+    """Read a worker's message on one call and check it strictly. Errors: Broken."""
     _require(type(data) is dict, "an outcome has no known form")
     failure, changed = data.get("failure"), data.get("changed")
     if failure is not None:
@@ -308,7 +310,7 @@ def unpack_outcome(data: Any, arrays: memoryview) -> Outcome:
     return Outcome(value, failure, names, forbidden, printed, library, data.get("from_numpy") is True)
 
 
-# --- frames -----------------------------------------------------------------------------------------------------------
+# --- Frames -----------------------------------------------------------------------------------------------------------
 
 
 def frame(message: dict[str, Any], arrays: Sequence[bytes] = ()) -> bytes:
@@ -318,14 +320,16 @@ def frame(message: dict[str, Any], arrays: Sequence[bytes] = ()) -> bytes:
 
 
 class Channel:
-    """One end of a conversation.
+    """One end of a connection.
 
     Args:
-        reader, writer: file descriptors, of one socket or two pipes; `close` closes them.
-        from_worker: cap what is read, and look at it closely.
+        reader, writer: file descriptors of one socket or two pipes; `close` closes them.
+        from_worker: whether to limit and check everything read.
         idle: called several times a second while this end waits for the other.
-    clock: by which it waits. latest: on time.monotonic(), when it stops waiting whatever that clock says.
-    Errors: Broken if the other end is gone, is silent for too long, or sends what is no frame.
+        clock: the clock used for waiting.
+        latest: the time.monotonic() value at which waiting stops, whatever the clock shows.
+
+    Errors: Broken if the other end is gone, is silent for too long, or sends an invalid frame.
     """
 
     def __init__(self, reader: int, writer: int, from_worker: bool, idle: Callable[[], None] = lambda: None):
@@ -341,7 +345,7 @@ class Channel:
             os.close(fd)
 
     def announce(self, message: dict[str, Any]) -> None:
-        """Send a small message in one step, so that nobody can be stopped in the middle of it."""
+        """Send a small message in one step, so that the sender cannot be stopped halfway."""
         with contextlib.suppress(OSError):
             os.write(self.writer, frame(message))
 
@@ -388,7 +392,7 @@ class Channel:
             yield piece
 
     def _wait(self, fd: int, event: int, deadline: float) -> None:
-        """Wait until there is something to read, or room to write; a drop a second keeps no deadline from coming."""
+        """Wait until reading or writing is possible. The deadline holds even if single bytes keep arriving."""
         events = select.poll()
         events.register(fd, event)
         while True:

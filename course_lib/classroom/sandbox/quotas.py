@@ -1,15 +1,18 @@
-"""What a submission may use."""
+"""The resource limits of a submission."""
 
 from dataclasses import asdict, dataclass, fields
 
 
 @dataclass(frozen=True)
 class Quotas:
-    """What a submission may use.
+    """The resource limits of a submission.
 
-    Fields: cell_timeout, exercise_timeout, seconds of computing for one (0: as the exercise says) · timeout, seconds
-    by the clock on the wall for all of a submission · memory, tree, bytes for one process and for a submission with all
-    its processes · disk, file, bytes of files altogether and of one · processes, at a time.
+    Fields:
+        cell_timeout, exercise_timeout: seconds of computing for one cell or exercise (0: the exercise's own limit).
+        timeout: seconds of real time for the full submission.
+        memory, tree: bytes for one process, and for all processes of the submission.
+        disk, file: bytes for all files, and for one file.
+        processes: the number of processes at a time.
 
     Errors: ValueError for a limit that leaves nothing.
     """
@@ -26,7 +29,7 @@ class Quotas:
     def __post_init__(self):
         for field in fields(self):
             value = getattr(self, field.name)
-            if not value >= 0 or (value == 0 and field.name != "exercise_timeout"):  # NaN is neither
+            if not value >= 0 or (value == 0 and field.name != "exercise_timeout"):  # also true of NaN
                 raise ValueError(f"the limit {field.name}={value} must be positive")
 
     def as_dict(self) -> dict[str, float]:

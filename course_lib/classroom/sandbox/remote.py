@@ -1,7 +1,7 @@
-"""The grader's side of a worker: start it, fork a child for a notebook, watch what it takes, replace it when it breaks.
+"""The grader's side of a worker: start it, fork a child for a notebook, watch its resources, replace it if it fails.
 
-A worker that cannot start or fork is a fault of the machine: `Fault`, which is tried again and never a zero. What a
-learner's code does to its process is `Ended`, which is a result (`session`).
+A worker that cannot start or fork is a fault of the machine: `Fault`, which leads to a retry and never to a zero.
+Effects of a learner's code on its process raise `Ended`, which is a result (`session`).
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from course_lib.classroom.sandbox.stage import (
 from course_lib.classroom.sandbox.watcher import Look, Meter, Watcher
 from course_lib.course.files import parsed
 
-STARTING = 120.0  # seconds in which a worker must be ready, on a busy machine
+STARTING = 120.0  # seconds for a worker to get ready on a busy machine
 FORKING = 30.0
 REMEDY = {
     "bwrap": ". It needs leave to make namespaces, which containers and Ubuntu 24.04 (AppArmor) withhold: grant it, or "
@@ -40,12 +40,16 @@ REMEDY = {
 
 
 class Fault(Exception):
-    """The machine failed, not the learner."""
+    """The machine failed, and the learner is not responsible."""
 
 
 class Ended(Exception):
-    """A learner's code ended its process, or its time is up. call: the number of the call in which it happened;
-    begun: had a call begun at all?"""
+    """A learner's code ended its process, or its time is up.
+
+    Fields:
+        call: the number of the call during which it happened.
+        begun: whether a call had begun at all.
+    """
 
     def __init__(self, sentence: str, call: int = 0, begun: bool = True):
         super().__init__(sentence)
@@ -56,10 +60,12 @@ class Worker:
     """A sandboxed process that forks a child for every notebook; a context manager.
 
     Args:
-        sandbox: "bwrap", "docker" (a container for every notebook, nothing forks) or "none". quotas: what a submission
-        may use. slot: workers of one process that run at the same time need different ones. stage: what they may see,
-        shared by the workers of a run; without, one of its own.
-    seed: of the run that it serves, if the probe is to try whether an answer can tell it. It never gets there.
+        sandbox: "bwrap", "docker" (a container for every notebook, without forks) or "none".
+        quotas: the limits of a submission.
+        slot: different for workers that run in one process at the same time.
+        stage: the files that the workers of a run may see; by default, the worker makes its own.
+
+    Set `seed` to the run's seed if the probe should test whether an answer can find it. It is never sent to the worker.
     Errors: ValueError for an unknown sandbox, SandboxError if it does not work here.
     """
 
@@ -73,17 +79,17 @@ class Worker:
         self.stage = stage or Stage()
         self.process: subprocess.Popen | None = None
         self.control: socket.socket  # to the forkserver, once it runs
-        self.group: cgroups.Group | None = None  # in which the kernel counts, where it can
-        self.over = ""  # the sentence on the limit that ended the child, until another is forked
+        self.group: cgroups.Group | None = None  # in which the kernel counts, if possible
+        self.over = ""  # the sentence on the limit that ended the child, until the next fork
         self._watcher: Watcher | None = None
-        self._talking = threading.Lock()  # with the forkserver: the watcher ends a child while others are judged
-        self._lives, self._code = False, 0  # the child, and the exit code of one that the watcher has ended
-        self._forks = 0  # children so far
-        self._killed = 0  # what the kernel had ended for its memory when this child began
-        self.peak = 0  # bytes of all its processes, as far as they were seen
+        self._talking = threading.Lock()  # for the forkserver: the watcher may end a child during judging
+        self._lives, self._code = False, 0  # of the child: whether it lives, and its exit code if the watcher ended it
+        self._forks = 0  # number of children so far
+        self._killed = 0  # processes killed by the kernel for memory before this child began
+        self.peak = 0  # bytes of all its processes, as far as measured
         self.doubted: set[str] = (
             set()
-        )  # exercises that failed by time, memory or a signal: a neighbour may have done it
+        )  # exercises that failed by time, memory or a signal, possibly because of other submissions
 
     def __enter__(self) -> "Worker":
         try:
@@ -102,12 +108,12 @@ class Worker:
             self.stage.close()
 
     def restart(self) -> None:
-        """Put a fresh worker in place of one that failed. Errors: SandboxError."""
+        """Replace a failed worker with a fresh one. Errors: SandboxError."""
         self._stop()
         self._start()
 
     def fork(self) -> Channel:
-        """Fork a child; return the line to it. Errors: Fault."""
+        """Fork a child and return the connection to it. Errors: Fault."""
         ours, theirs = socket.socketpair()
         try:
             with theirs:
@@ -121,11 +127,11 @@ class Worker:
         return channel
 
     def clock(self) -> float:
-        """Return seconds on a clock that stands still while this worker waits for a core that others have."""
+        """Return the seconds on a clock that stops while this worker waits for a core."""
         return time.monotonic() - (self._watcher.meter.waited if self._watcher else 0.0)
 
     def end(self, channel: Channel) -> int:
-        """End the child; returns its exit code, which is evidence of nothing but may be told. Errors: Fault."""
+        """End the child and return its exit code, which is reported but proves nothing. Errors: Fault."""
         channel.close()
         if self.sandbox == "docker":
             return self._stop_container()
@@ -135,7 +141,7 @@ class Worker:
         except (OSError, Fault) as error:
             if self.sandbox != "none":
                 raise Fault(f"the worker is gone: {error}") from error
-            self.restart()  # without a wall a learner's code can end the worker: that is no fault of the machine
+            self.restart()  # without isolation, a learner's code can end the worker: the machine is not at fault
             return 128 + 9
 
     def _end_child(self) -> int:
@@ -152,7 +158,7 @@ class Worker:
         return f"It took more than {self.quotas.tree / 2**30:g} GiB of memory with all its processes."
 
     def said(self) -> str:
-        """Return the last line of what docker said, after a colon."""
+        """Return the last line of docker's output, after a colon."""
         if self.sandbox != "docker":
             return ""
         self._errors.seek(0)
@@ -161,7 +167,7 @@ class Worker:
 
     def _start(self) -> None:
         if self.sandbox == "docker":
-            container_command(self.stage, "", self.quotas)  # is there a docker at all?
+            container_command(self.stage, "", self.quotas)  # check that docker exists
             return
         ours, theirs = socket.socketpair()
         with theirs:
@@ -186,7 +192,7 @@ class Worker:
         within = cgroups.delegated_group()
         try:
             return cgroups.make_group(self.quotas, self.slot, within) if within else None
-        except OSError:  # it looked as if there were one: the watcher counts, and the probe says so
+        except OSError:  # the group was not usable after all: the watcher counts, and the probe reports it
             return None
 
     def _stop(self) -> None:
@@ -198,8 +204,8 @@ class Worker:
         if self._watcher:
             self._watcher.close()
             self._watcher = None
-        left = self._family()  # as psutil knows them: a number may be another process's by then
-        self.control.close()  # a worker that lives ends its child, and itself
+        left = self._family()  # as psutil objects, because the system may reuse a process id
+        self.control.close()  # a living worker ends its child, and itself
         try:
             self.process.wait(5)
         except subprocess.TimeoutExpired:
@@ -275,15 +281,18 @@ class Worker:
             return []
 
     def _watch(self) -> None:
-        """Say what the watcher has seen, while the grader waits. Errors: Ended, if it has ended the child."""
+        """Report the watcher's findings while the grader waits. Errors: Ended, if it has ended the child."""
         if self.over:
             raise Ended(self.over)
         if self._watcher and self._watcher.error:
             raise Fault(f"the process that watches the memory has stopped: {self._watcher.error}")
 
     def _seen(self, look: Look, which: int) -> None:
-        """End the child if its processes are too many or too large; called by the watcher. which: of the children it
-        was."""
+        """End the child if its processes are too many or too large. The watcher calls this.
+
+        Args:
+            which: the number of the child that was measured.
+        """
         self.peak = max(self.peak, look.memory)
         if look.memory > self.quotas.tree or look.killed > self._killed:
             self._strike(which, self._too_large)
@@ -298,4 +307,4 @@ class Worker:
             try:
                 self._end_child()
             except (OSError, Fault):
-                self._lives = True  # whoever talks to the worker next finds out that it is gone
+                self._lives = True  # the next message to the worker will reveal that it is gone

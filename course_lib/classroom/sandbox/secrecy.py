@@ -1,6 +1,6 @@
-"""Can an answer tell the seed of the run? An answer that looks wherever a seed may show is called as any other is.
+"""Test whether an answer can find the seed of the run: a test answer looks everywhere a seed may appear.
 
-It looks from within; what it has seen is searched outside of it, because the seed is never sent there.
+It looks from inside the sandbox. Its findings are searched outside, because the seed is never sent inside.
 """
 
 import random
@@ -14,7 +14,7 @@ from course_lib.grading.judge.seeds import scheme_of, seed_of_stage
 from course_lib.grading.judge.trials import Trial
 from course_lib.grading.kinds import Code
 
-GUESSABLE = 32  # bits: so small a seed was chosen by hand, and any number may be equal to it
+GUESSABLE = 32  # bits: a seed this small was chosen by hand, and other numbers may equal it by chance
 HOUR = 3600
 SMALL = {"vocab_size": 3, "d_model": 4, "n_heads": 1, "n_layers": 1, "max_seq_len": 2}
 SOURCE = """
@@ -81,13 +81,13 @@ def seen(*given):
 
 
 def call_with_everything(seed: int) -> Sequence[Trial]:
-    """Return a call, made ready as all calls of the run with `seed` are, with every kind of argument that holds a seed.
+    """Return a call with every kind of argument that depends on a seed, prepared like all calls of the run with `seed`.
 
-    Under scheme 1 it has no arguments: the cases of an earlier run do hold its seed, and have to stay as they are.
+    Under scheme 1 it has no arguments: the cases of such an earlier run do contain its seed, and must not change.
     """
 
     def everything(drawn: int) -> list[Case]:
-        "Whatever cases are drawn with."
+        "Return a case with every kind of argument."
         if scheme_of(seed) == 1:
             return [Case()]
         model = Given(drawn_decoder, SMALL, drawn + 2)
@@ -111,11 +111,11 @@ def call_with_everything(seed: int) -> Sequence[Trial]:
 
 
 def told_by(seen: Mapping[str, str], seed: int) -> list[str]:
-    """Return what of all that an answer has seen tells the seed of a run, or that of a stage, whole or its low bits."""
+    """Return the findings that contain the seed of a run or of a stage, in full or its low bits."""
     if seed.bit_length() <= GUESSABLE:
         return []
     secrets = {seed, seed % 2**64, seed % 2**32, seed_of_stage(seed, "wall.seed", "everything")}
-    secrets |= {random.Random(each).getstate()[1][1] for each in secrets}  # of `random` the state tells it, not a seed
+    secrets |= {random.Random(each).getstate()[1][1] for each in secrets}  # `random`'s state shows this, not a seed
     telling = []
     for place, text in seen.items():
         numbers = {*map(int, re.findall(r"\d+", text))}

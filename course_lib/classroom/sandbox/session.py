@@ -1,6 +1,6 @@
-"""One notebook in one worker, asked for its answers; the worker's child is replaced as often as it ends.
+"""Ask one notebook for its answers in one worker, whose child is replaced whenever it ends.
 
-A learner's cell or answer that ends its process, breaks the protocol or takes all memory is a result.
+A cell or answer that ends its process, breaks the protocol or takes all memory is a result.
 """
 
 import math
@@ -18,23 +18,22 @@ from course_lib.grading.judge.limits import BUSY, PATIENCE
 from course_lib.grading.judge.show import printable
 from course_lib.grading.judge.trials import Trial
 
-GRACE = 5.0  # beyond the time in which a worker should have stopped an answer itself
+GRACE = 5.0  # seconds beyond the time at which a worker should have stopped an answer itself
 MOST_ANSWER = 256 << 20  # bytes of arrays in all outcomes of an exercise
-# What an error says that the machine, or what runs beside it, may have to answer for: memory, processes, room for
-# files, a compiler, a process of the learner's own that was ended.
+# Errors that the machine or other running programs may have caused: memory, processes, disk space, a compiler, an ended
+# process of the learner's own.
 MACHINES = re.compile(
     r"MemoryError|allocate memory|Cannot allocate|out of memory|can't start new thread|Too many open files"
     r"|Resource temporarily unavailable|No space left|File too large|Inductor|CppCompileError|BackendCompilerFailed"
     r"|BrokenProcessPool|exited unexpectedly",
     flags=re.IGNORECASE,
 )
-CRASHES = 8  # that one notebook may cause; after that the rest of it is not run
+CRASHES = 8  # per notebook; after that, the rest of it is not run
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a notebook gave: how many answers of each name; names that are still open; what went wrong in its cells, and
-    what was salvaged."""
+    """The content of a notebook: answers per name, unanswered names, errors in its cells, and repairs."""
 
     answers: Mapping[str, int]
     open: frozenset[str]
@@ -43,11 +42,13 @@ class Found:
 
 
 class Session:
-    """One notebook in one worker, replaced with its child as often as that ends.
+    """One notebook in one worker, whose child is replaced whenever it ends.
 
     Args:
-        deadline: on time.monotonic(), of the whole submission. salvage, unfinished: as in `find_handed_in`.
-    Errors: Fault, never anything from the notebook.
+        deadline: the time.monotonic() value at which the submission's time is up.
+        salvage, unfinished: as in `find_handed_in`.
+
+    Errors: Fault, never an error of the notebook.
     """
 
     def __init__(
@@ -63,10 +64,10 @@ class Session:
         self.salvage, self.unfinished = salvage, unfinished
         self.worker, self.notebook, self.files = worker, notebook, files
         self.wanted, self.deadline = dict(wanted), deadline
-        self.skipped: dict[int, str] = {}  # cells that ended the process, and how
+        self.skipped: dict[int, str] = {}  # cells that ended the process, and the reason
         self.crashes = self.asked = 0
         self.doubts = 0  # how often time, memory or a signal has ended something
-        self.used = False  # has this child answered before?
+        self.used = False  # whether this child has answered before
         self.channel: Channel | None = None
         self.found = Found({}, frozenset(), ())
         self._load()
@@ -87,12 +88,12 @@ class Session:
         return self._ask(message, arrays, seconds, len(trials))
 
     def read(self, name: str, which: int, seconds: float) -> Outcome:
-        """Return what a name stands for, as plain data. Errors: Ended."""
+        """Return the value of a name as plain data. Errors: Ended."""
         message = {"do": "read", "name": name, "which": which, "seconds": seconds}
         return self._ask(message, [], seconds, 1)[0]
 
     def _ask(self, message: dict, arrays: list[bytes], seconds: float, count: int) -> list[Outcome]:
-        """Ask once; and once more in a fresh child, if this one was ended by what earlier answers had left in it."""
+        """Ask once, and again in a fresh child if effects of earlier answers ended this one."""
         used = self.channel is not None and self.used
         try:
             return self._ask_once(message, arrays, seconds, count)
@@ -102,7 +103,7 @@ class Session:
             return self._ask_once(message, arrays, seconds, count)
 
     def _ask_once(self, message: dict, arrays: list[bytes], seconds: float, count: int) -> list[Outcome]:
-        self.asked += 1  # every answer names its question, so that nothing said too much is taken for the next one
+        self.asked += 1  # every answer repeats this number, so that no surplus answer is taken for the next one
         request = frame({**message, "question": self.asked}, arrays)
         outcomes: list[Outcome] = []
         announced = received = 0
@@ -130,7 +131,7 @@ class Session:
             raise Ended(self._told(error), max(0, announced - 1), begun=announced > 0) from error
         self.doubts += any(each.failure and _is_the_machines(each.failure) for each in outcomes)
         last = outcomes[-1].failure
-        if last and last.kind == "time":  # it may be running still
+        if last and last.kind == "time":  # it may still be running
             self.doubts += 1
             self._drop()
             outcomes[-1] = Outcome(
@@ -139,12 +140,12 @@ class Session:
         return outcomes
 
     def _told(self, error: Broken | Ended) -> str:
-        """Return a sentence on why the child is no more."""
+        """Return a sentence on why the child ended."""
         code = self._drop()
         self.doubts += isinstance(error, Ended) or str(error) == LATE or time.monotonic() > self.deadline or code != 0
         if isinstance(error, Ended):
             return error.sentence
-        if self.worker.over:  # its process was ended before anybody waited for it
+        if self.worker.over:  # its process was ended before the grader waited for it
             return self.worker.over
         if time.monotonic() > self.deadline:
             return f"The time for this submission, {self.worker.quotas.timeout:g} seconds, is up."
@@ -155,7 +156,7 @@ class Session:
         return f"It broke the conversation with the grader ({error})."
 
     def _drop(self) -> int:
-        """End the child; the next question starts another. Returns the exit code."""
+        """End the child and return the exit code. The next question starts another child."""
         self.crashes += 1
         code = 0
         if self.channel is not None:
@@ -172,7 +173,7 @@ class Session:
         return self.channel
 
     def _load(self) -> None:
-        """Run the notebook's cells in a fresh child, without those that ended an earlier one."""
+        """Run the notebook's cells in a fresh child, without the cells that ended an earlier one."""
         while self.crashes <= CRASHES and time.monotonic() < self.deadline:
             channel = self.worker.fork()
             self.channel, self.used = channel, False
@@ -182,9 +183,7 @@ class Session:
             files = {name: each.encode() if isinstance(each, str) else each for name, each in self.files.items()}
             message["unfinished"] = self.unfinished
             message["files"] = [[name, len(content)] for name, content in files.items()]
-            running: int | None = (
-                None  # the cell; 0 before the first; None as long as nothing of the learner's has begun
-            )
+            running: int | None = None  # the running cell; 0 before the first; None until the learner's code begins
             try:
                 channel.send(frame({**message, "skip": list(self.skipped)}, list(files.values())), math.inf)
                 for message in self._loading(channel):
@@ -202,7 +201,7 @@ class Session:
                     or running in self.skipped
                     or not any(cell.number == running for cell in self.notebook.cells)
                 ):
-                    break  # nothing is known of which cell it was, or it is not the cell
+                    break  # the cell is unknown, or the cell was not the cause
                 self.skipped[running] = how
         self.found = self._understood({"found": {}, "open": [], "troubles": [], "salvaged": []})
 
@@ -214,7 +213,7 @@ class Session:
         raise Broken("an unexpected message arrived")
 
     def _understood(self, message: Mapping) -> Found:
-        """Read, closely, what the child says of the notebook. Errors: Broken."""
+        """Read the child's message on the notebook and check it strictly. Errors: Broken."""
         found, still_open = message.get("found"), message.get("open")
         troubles, salvaged = message.get("troubles"), message.get("salvaged")
         if not (isinstance(found, dict) and isinstance(still_open, list) and isinstance(troubles, list)):

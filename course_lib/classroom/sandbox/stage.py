@@ -1,10 +1,10 @@
-"""The wall between a learner's code and the machine: how a worker process is started at each level.
+"""Start worker processes at each level of isolation between a learner's code and the machine.
 
-bwrap   bubblewrap: no network, no files but Python, the library and an empty /tmp, a process table of its own
-docker  a container per notebook, with the same limits; for machines where bubblewrap does not work
-none    a process as any other; where the kernel has Landlock, it reaches no files but Python and the library
+bwrap   bubblewrap: no network, its own process table, and only Python, the library and an empty /tmp as files.
+docker  a container per notebook with the same limits, for machines where bubblewrap does not work.
+none    an ordinary process; with Landlock in the kernel, it can only open Python's and the library's files.
 
-What is seen of this machine, and what of that is hidden because it holds answers: `visible_files`.
+`visible_files` decides which files of this machine are visible, and which are hidden because they contain answers.
 """
 
 import json
@@ -26,9 +26,9 @@ from course_lib.classroom.sandbox.visible_files import MORE, VENV, Installation
 from course_lib.course.files import delete_folder
 
 LEVELS = ("bwrap", "docker", "none")
-IMAGE = "transformers-measured"  # of the level docker, unless COURSE_IMAGE names another
-STAGE = "course-grading-"  # and the process that made it: the folder's name
-INSIDE = "/opt/course"  # where the library lies in a sandbox
+IMAGE = "transformers-measured"  # for level docker, unless COURSE_IMAGE gives another
+STAGE = "course-grading-"  # beginning of the folder's name, followed by the number of the process that made it
+INSIDE = "/opt/course"  # the library's folder in a sandbox
 ENVIRONMENT = {
     "PATH": f"{VENV}/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
@@ -42,7 +42,7 @@ ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "PYTHONDONTWRITEBYTECODE": "1",
     "TOKENIZERS_PARALLELISM": "false",
-    "TORCHDYNAMO_DISABLE": "1",  # what is compiled runs as it is written: there is no compiler here
+    "TORCHDYNAMO_DISABLE": "1",  # no compiler is available, so the code runs uncompiled
 }
 
 
@@ -53,13 +53,14 @@ START = (
 
 
 class SandboxError(RuntimeError):
-    """This level does not work here; the message says why, and what to do."""
+    """This level does not work here. The message gives the reason and a remedy."""
 
 
 class Stage:
-    """A folder with what workers may see: the library without its exercises. `close` deletes it.
+    """A folder with the files that workers may see: the library without its exercises. `close` deletes it.
 
-    here: what else they see of this machine.
+    Args:
+        here: the visible files of this machine.
     """
 
     def __init__(self):
@@ -75,13 +76,13 @@ class Stage:
         self.here = Installation.here()
         tops = dict.fromkeys(view.top for view in self.here.views if view.top)
         self.doors = {top: self.folder / f"top-{i}" for i, top in enumerate(tops)}
-        for door in self.doors.values():  # what root mounts there, a slot's user can reach
+        for door in self.doors.values():  # mounts made by root here are readable for a slot's user
             door.mkdir()
         for path in self.folder.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)
 
     def room(self, slot: int) -> Path:
-        """Make an empty folder to write to, for a worker at level none."""
+        """Make an empty folder that a worker at level none may write to."""
         return Path(tempfile.mkdtemp(prefix=f"slot-{slot}-", dir=self.folder))
 
     def close(self) -> None:
@@ -95,7 +96,7 @@ class Stage:
 
 
 def _sweep() -> None:
-    """Delete what graders that were killed have left behind."""
+    """Delete the folders left by killed graders."""
     for folder in Path(tempfile.gettempdir()).glob(f"{STAGE}*"):
         owner = folder.name.removeprefix(STAGE).partition("-")[0]
         if owner.isdigit() and not psutil.pid_exists(int(owner)) and folder.lstat().st_uid == os.geteuid():
@@ -116,8 +117,10 @@ def require_platform(level: str) -> None:
 def start_forkserver(
     level: str, stage: Stage, slot: int, control: int, quotas: Quotas, group: Group | None = None
 ) -> subprocess.Popen:
-    """Start the process that forks workers; `control` is its end of the conversation with the grader. group: it begins
-    there, if there is one.
+    """Start the process that forks workers. `control` is its end of the connection to the grader.
+
+    Args:
+        group: the control group in which it starts, if there is one.
 
     Errors: ValueError for an unknown level, SandboxError if its program is missing.
     """
@@ -145,7 +148,7 @@ def start_forkserver(
 
 
 def _variables() -> dict[str, str]:
-    """Return a worker's environment: with the folders in which this Python was told to look for libraries."""
+    """Return a worker's environment variables, including the library folders given to this Python."""
     libraries = os.environ.get("LD_LIBRARY_PATH", "")
     return {**ENVIRONMENT, **({"LD_LIBRARY_PATH": libraries} if libraries else {})}
 
@@ -153,7 +156,7 @@ def _variables() -> dict[str, str]:
 def container_command(stage: Stage, name: str, quotas: Quotas) -> list[str]:
     """Return the command that starts a container, `name`, for one notebook, with the grader at its standard input.
 
-    Errors: SandboxError if there is no docker.
+    Errors: SandboxError if docker is missing.
     """
     docker = shutil.which("docker")
     if not docker:
@@ -184,7 +187,7 @@ def _python(
 
 
 def _run(python: str, code: str, module: str, *arguments: object) -> list[str]:
-    """Return the command that calls `main` of a module of this package, in a Python that imports from nowhere else."""
+    """Return the command that calls a module's `main` in a Python that only imports from the sandbox's own folders."""
     return [python, "-s", "-P", "-c", START.format(code=code, module=module), json.dumps(arguments)]
 
 
@@ -222,14 +225,14 @@ def _bubblewrap(stage: Stage, slot: int, control: int, quotas: Quotas) -> list[s
             command += ["--tmpfs", str(mask)]
             masks.append(str(mask))
     command += ["--ro-bind", str(stage.code), INSIDE]
-    for place in masks:  # now, because what was bound within one needed a place there
+    for place in masks:  # only now, because mounts inside a mask had to create their folders
         command += ["--remount-ro", place]
     command += ["--proc", "/proc", "--dev", "/dev", "--size", str(quotas.disk // 4), "--tmpfs", "/dev/shm"]
     command += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp", "--"]
     command += _python(here.python, INSIDE, control, "namespaces", quotas)
     if not as_root:
         return command
-    user = str(10**9 + 64 * os.getpid() + slot)  # one of its own, that no other grader on this machine has
+    user = str(10**9 + 64 * os.getpid() + slot)  # a user id that no other grader on this machine uses
     command = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", *command]
     pairs = [str(path) for pair in stage.doors.items() for path in pair]
     mounts = [f'mount --bind "${{{i}}}" "${{{i + 1}}}"' for i in range(1, len(pairs), 2)]
@@ -238,10 +241,12 @@ def _bubblewrap(stage: Stage, slot: int, control: int, quotas: Quotas) -> list[s
 
 
 def _readable(stage: Stage) -> tuple[list[str], list[str]]:
-    """Return what a worker at level none may read: Python, installed packages but not this course, the staged library;
-    and the folders in which it may see no more than names."""
+    """Return the paths that a worker at level none may read, and the folders where it only sees names.
+
+    The readable ones are Python, installed packages except this course, and the staged library.
+    """
     whole = ["/etc/localtime", "/dev/null", "/dev/urandom"]
-    whole += ["/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat"]  # of other processes nothing
+    whole += ["/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat"]  # nothing on other processes
     paths, listed = stage.here.readable
     paths = [path for path in (*map(Path, whole), stage.code) if path.exists()] + paths
     return list(map(str, paths)), list(map(str, listed))

@@ -1,8 +1,7 @@
-"""What a worker sees of this machine: Python, its packages, the libraries that they load, and nothing with answers.
+"""Decide which files of this machine a worker sees: Python, its packages and their libraries, but no answers.
 
-`Installation` states facts: where this Python is, what it has loaded, where the course lies. What is shown (`views`)
-and what is hidden in it (`hidden`) follow from them alone, so that every way to install a course can be tested on a
-tree.
+`Installation` contains facts: the places of Python, loaded libraries and the course. The visible files (`views`) and
+the hidden ones (`hidden`) follow only from these, so tests can try every way to install the course on a sample tree.
 """
 
 import importlib.metadata
@@ -20,9 +19,9 @@ from urllib.request import url2pathname
 
 import course_lib
 
-VENV, MORE = "/opt/venv", "/opt/packages"  # where an environment, and folders of packages, lie in a sandbox
-NEEDED = ("bin", "lib", "lib64", "pyvenv.cfg")  # of an environment: beside them may lie anything, even the course
-# What an honest cell calls without thinking of it, when it means the notebook's own folder.
+VENV, MORE = "/opt/venv", "/opt/packages"  # the places of an environment and of package folders in a sandbox
+NEEDED = ("bin", "lib", "lib64", "pyvenv.cfg")  # of an environment, whose other files may be anything, even the course
+# Shell commands that honest cells use on the notebook's own folder.
 PROGRAMS = (
     "cat",
     "cp",
@@ -50,20 +49,23 @@ PROGRAMS = (
     "wc",
     "which",
 )
-# Of the system: the loader where it is not among the libraries, the locale C.UTF-8, time zones, and the links by which
-# Debian chooses among libraries of one name (libblas.so.3).
+# System files: the loader where it is not among the libraries, the locale C.UTF-8, time zones, and Debian's links
+# between libraries of one name (libblas.so.3).
 SYSTEM = ("lib64", "usr/lib64", "usr/lib/locale/C.utf8", "usr/share/zoneinfo", "etc/alternatives", "etc/ld.so.cache")
-PARTS = ("course_lib", "solutions", "tests", "exercises", "notebooks", ".git")  # of the course, among other packages
-ANSWERS = ("course_lib/chapters/*/exercises", "solutions", "tests/right")  # the folders of a course that hold some
-ARCHIVES = (".egg", ".whl", ".zip")  # from which Python imports as from a folder
+PARTS = ("course_lib", "solutions", "tests", "exercises", "notebooks", ".git")  # of a course among other packages
+ANSWERS = ("course_lib/chapters/*/exercises", "solutions", "tests/right")  # the folders with answers
+ARCHIVES = (".egg", ".whl", ".zip")  # Python imports from these files as from a folder
 
 
 @dataclass(frozen=True)
 class View:
     """A file or folder of this machine that a worker sees.
 
-    Fields: source, what it is here · place, where it is seen · top, a folder around it that a slot's user may not be
-    allowed to enter; None for the system's own · link, what it points to, if it is no file but a symbolic link.
+    Fields:
+        source: its path on this machine.
+        place: its path in the sandbox.
+        top: a parent folder that a slot's user may not be allowed to enter; None for the system's own.
+        link: the target, if it is a symbolic link.
     """
 
     source: Path
@@ -74,11 +76,16 @@ class View:
 
 @dataclass(frozen=True)
 class Installation:
-    """A Python and a course, as they lie on a machine.
+    """An installed Python and the course on a machine.
 
-    Fields: prefix, base, of the environment and of the Python from which it was made (without one: the same) ·
-    executable · path, where Python imports from · packages, the folders to which it installs · libraries, the
-    folders of shared ones · courses, folders or archives that hold the course, answers included · root, of the system.
+    Fields:
+        prefix, base: the environment, and the Python from which it was made (the same without an environment).
+        executable: the Python program.
+        path: the folders from which Python imports.
+        packages: the folders for installed packages.
+        libraries: the folders of shared libraries.
+        courses: folders or archives that contain the course, including answers.
+        root: the root of the file system.
     """
 
     prefix: Path
@@ -92,7 +99,7 @@ class Installation:
 
     @classmethod
     def here(cls) -> "Installation":
-        """Return those of this process."""
+        """Return the installation of this process."""
         path = tuple(Path(each) for each in dict.fromkeys(sys.path) if each)
         packages = tuple(map(Path, site.getsitepackages()))
         return cls(
@@ -107,22 +114,22 @@ class Installation:
 
     @property
     def python(self) -> str:
-        """Return the program that is run in a sandbox."""
+        """Return the path of the Python program in a sandbox."""
         return os.path.realpath(self.executable) if self.prefix == self.base else f"{VENV}/bin/python"
 
     @cached_property
     def hidden(self) -> list[Path]:
-        """Return the folders and archives that no worker may see, wherever they lie in what it sees."""
+        """Return the folders and archives that no worker may see, wherever they are."""
         hidden = []
         for course in self.courses:
             among_packages = _holds_packages(course) or course in {each.resolve() for each in self.packages}
             hidden += [course / part for part in PARTS if (course / part).is_dir()] if among_packages else [course]
-        # A folder before what lies in it: an empty one that is laid over both would hide the place of the other.
+        # Parent folders first: a parent mounted later would hide the mount point of its child.
         return sorted({path.resolve() for path in hidden}, key=lambda path: (len(path.parts), path))
 
     @cached_property
     def views(self) -> list[View]:
-        """Return what a worker needs of this machine, in the order in which it is laid out."""
+        """Return the files that a worker needs from this machine, in the order of mounting."""
         usual = [self.root / "usr" / "bin", *([self.root / "bin"] if _is_folder(self.root / "bin") else [])]
         views = [View(path, path) for path in (self.root / name for name in SYSTEM) if _is_there(path)]
         views += [
@@ -149,19 +156,19 @@ class Installation:
         return views
 
     def masks(self, view: View) -> list[Path]:
-        """Return the places in a view that are empty for a worker."""
+        """Return the paths in a view that must be empty for a worker."""
         whole = view.source.resolve()
         return [view.place / each.relative_to(whole) for each in self.hidden if each.is_relative_to(whole)]
 
     @cached_property
     def more(self) -> list[Path]:
-        """Return folders of packages that Python would not find in a sandbox: `pip install --user` and `--target`."""
+        """Return package folders that Python would not find in a sandbox: `pip install --user` and `--target`."""
         own = {each.resolve() for each in self.packages}
         return [folder for folder in self.path if _holds_packages(folder) and folder.resolve() not in own]
 
     @cached_property
     def answer_paths(self) -> list[str]:
-        """Return where answers would be found if nothing hid them: every path in this machine and in a sandbox."""
+        """Return every path, on this machine and in a sandbox, where answers would be found if nothing hid them."""
         folders = [each for course in self.courses for part in ANSWERS for each in sorted(course.glob(part))]
         files = [path for each in folders if each.is_dir() for path in sorted(each.iterdir()) if path.is_file()]
         files += [course for course in self.courses if course.is_file()]
@@ -173,8 +180,10 @@ class Installation:
 
     @property
     def readable(self) -> tuple[list[Path], list[Path]]:
-        """Return what is seen where nothing can be laid over it: paths that may be read, and folders in which no more
-        than names may be seen, because something in them is hidden."""
+        """Return the visible paths where nothing can be mounted over them.
+
+        The first list may be read. In the second, only names may be seen, because these folders contain hidden files.
+        """
         paths, listed = [], []
         for view in self.views:
             source = view.source.resolve()
@@ -184,7 +193,7 @@ class Installation:
         return [path for path in paths if path.exists()], listed
 
     def _library(self) -> list[Path]:
-        """Return the folders of Python's own modules, and of packages that no environment parts from them."""
+        """Return the folders of Python's own modules, and of packages outside any environment."""
         if self.base not in (self.root / "usr", self.root / "usr" / "local"):
             return [path for path in (self.base / "lib", self.base / "lib64") if path.is_dir()]
         own = [path for path in (*self.path, *self.packages) if path.is_dir() and _within(path, self.root / "usr")]
@@ -193,7 +202,7 @@ class Installation:
         return [path for path in dict.fromkeys(folders) if not any(_inside(path, each) for each in folders)]
 
     def _executables(self) -> Iterator[View]:
-        """Yield the program Python, with every link that leads to it."""
+        """Yield the Python program and every link that leads to it."""
         seen = set()
         names = [self.base / "bin" / name for name in ("python", "python3")]
         for path in (*names, self.executable if self.prefix == self.base else self.executable.resolve()):
@@ -204,7 +213,7 @@ class Installation:
                 path = Path(os.path.normpath(path.parent / link)) if link else path
 
     def _linked(self) -> Iterator[Path]:
-        """Yield what packages point to by links that lead out of them, as those of Debian do (mpl-data)."""
+        """Yield the targets of links that lead out of packages, such as Debian's mpl-data."""
         for path in (link for folder in (*self.packages, *self.more) if folder.is_dir() for link in _links(folder)):
             if os.path.isabs(os.readlink(path)) and path.exists():
                 target = path.resolve()
@@ -222,14 +231,16 @@ class Installation:
 
 
 def library_folders() -> list[Path]:
-    """Return the folders of the shared libraries that this process has loaded, those of torch and numpy among them, and
-    those where it was told to look."""
+    """Return the folders of the shared libraries that this process has loaded, including those of torch and numpy.
+
+    The folders in its search path are included.
+    """
     import numpy as np  # noqa: F401
     import torch  # noqa: F401
 
     try:
         lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError:  # macOS, where docker has what it needs in its image
+    except OSError:  # macOS, where docker uses the libraries in its image
         return []
     files = {line.split(None, 5)[5] for line in lines if line.count("/") and len(line.split(None, 5)) == 6}
     found = [path.parent for path in map(Path, sorted(files)) if ".so" in path.name and path.is_file()]
@@ -238,14 +249,16 @@ def library_folders() -> list[Path]:
 
 
 def find_courses(own: Path, imported_from: Iterable[Path], installed_from: Iterable[Path] = ()) -> list[Path]:
-    """Return every folder or archive known to hold the course, answers included, or to have held it when pip took it.
+    """Return every folder or archive known to contain the course with its answers, now or when pip installed it.
 
-    own: where the library in use lies. imported_from: where Python looks for modules.
+    Args:
+        own: the folder of the library in use.
+        imported_from: the folders from which Python imports.
     """
     found = [own, *installed_from]
     for folder in imported_from:
         if (folder / "course_lib").is_dir():
-            found += [folder, (folder / "course_lib").resolve().parent]  # which may be a link to it
+            found += [folder, (folder / "course_lib").resolve().parent]  # the folder may contain a link to the course
         archives = [folder] if folder.is_file() else _archives(folder)
         found += [path for path in archives if _holds_course(path)]
     return [path for path in dict.fromkeys(each.resolve() for each in found) if path.exists()]
@@ -278,7 +291,7 @@ def _holds_packages(folder: Path) -> bool:
 
 
 def _links(folder: Path, depth: int = 2) -> Iterator[Path]:
-    """Yield the symbolic links in a folder, and in the folders in it."""
+    """Yield the symbolic links in a folder and its subfolders."""
     with os.scandir(folder) as entries:
         for each in entries:
             if each.is_symlink():
@@ -288,8 +301,8 @@ def _links(folder: Path, depth: int = 2) -> Iterator[Path]:
 
 
 def _around(folder: Path, hidden: Sequence[Path]) -> list[Path]:
-    """Return the folder, or everything in it but what is hidden, in the fewest paths."""
-    if folder in hidden or folder.is_symlink():  # whatever a link leads to is seen where it lies, or not at all
+    """Return the folder, or its contents without the hidden paths, in as few paths as possible."""
+    if folder in hidden or folder.is_symlink():  # a link's target is seen at its own place, or not at all
         return []
     if not any(place.is_relative_to(folder) for place in hidden):
         return [folder]

@@ -1,8 +1,7 @@
-"""What a slot's processes take, looked at by a thread of its own: also while the grader judges what they have answered.
+"""Measure the resources of a slot's processes in a separate thread, even while the grader judges answers.
 
-Counted is what the machine has to find for them: their share of the pages of memory that they use, the files in their
-/tmp and /dev/shm, and the most that their sockets may hold. Where the kernel keeps the sum itself (`cgroups`), that is
-read.
+The sum includes the processes' share of memory pages, the files in their /tmp and /dev/shm, and the largest possible
+content of their sockets. Where the kernel keeps this sum (`cgroups`), that value is used.
 """
 
 import contextlib
@@ -18,17 +17,17 @@ import psutil
 
 from course_lib.classroom.sandbox.cgroups import Group
 
-LOOKING = 0.25  # seconds from one look to the next
-CLOSELY = 10.0  # seconds from one look at the true memory to the next, as long as it cannot be too much
-MOST_OWED = 5.0  # seconds for which one waited for a core and that a later look may still take off
+LOOKING = 0.25  # seconds between measurements
+CLOSELY = 10.0  # seconds between exact measurements of memory, while it is clearly below the limit
+MOST_OWED = 5.0  # maximum waiting time, in seconds, that a later measurement may still subtract
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 TICK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-SOCKET = 212_992  # bytes that a socket holds, where the kernel does not say it
+SOCKET = 212_992  # bytes that a socket can contain, if the kernel does not report it
 
 
 @dataclass(frozen=True)
 class Look:
-    """What was seen. memory: bytes · processes: how many · killed: those that the kernel has ended for their memory."""
+    """A measurement. memory: bytes. processes: their number. killed: processes killed by the kernel for memory."""
 
     memory: int
     processes: int
@@ -39,14 +38,16 @@ class Meter:
     """Measures a process with all its children.
 
     Args:
-        pid: of the first one, which does not end. most: bytes from a quarter of which on it is looked at closely.
-        apart: have they /tmp, /dev/shm and a network of their own, as behind bubblewrap? Otherwise what lies in files
-        and sockets is the machine's. group: in which the kernel counts, if there is one.
+        pid: the first process, which does not end.
+        most: the limit in bytes; exact measurements begin at a quarter of it.
+        apart: whether the processes have their own /tmp, /dev/shm and network, as with bubblewrap. Otherwise files and
+            sockets may belong to other processes.
+        group: the control group in which the kernel counts, if there is one.
     """
 
     def __init__(self, pid: int, most: int, apart: bool, group: Group | None = None):
         self.pid, self.most, self.apart, self.group = pid, most, apart, group
-        self.waited = 0.0  # seconds in which they waited for a core that others had
+        self.waited = 0.0  # seconds of waiting for a core
         self._least, self._next, self._memory = math.inf, 0.0, 0
         self._at, self._computed, self._delayed = time.monotonic(), *self._clocks(self.family())
         self._owed = 0.0
@@ -60,17 +61,17 @@ class Meter:
         self._count_waiting(processes)
         if self.group:
             return Look(self.group.memory(), len(processes), self.group.killed())
-        # "rss" counts shared pages in each process; "pss" shares them out, but takes the kernel a fifth of a second: so
-        # that is asked when "rss" has grown, as it does with every process that is forked, and now and then.
+        # "rss" counts shared pages in each process. "pss" divides them among processes, but takes the kernel a fifth of
+        # a second. So "pss" is only read now and then, and when "rss" has grown, as it does with every fork.
         now, rss = time.monotonic(), sum(map(_rss, processes))
         self._least = min(self._least, rss)
-        if rss - self._least > self.most / 4 or now > self._next or self._memory > self.most:  # that may be over by now
+        if rss - self._least > self.most / 4 or now > self._next or self._memory > self.most:  # it may have fallen
             self._next, self._memory = now + CLOSELY, sum(map(_pss, processes))
         self._memory = min(self._memory, rss)
         return Look(self._memory + (self._outside(processes[-1]) if self.apart and processes else 0), len(processes))
 
     def _outside(self, pid: int) -> int:
-        """Return the bytes that belong to no process: of files in memory, and at most of sockets."""
+        """Return the bytes that belong to no process: files in memory, and the maximum content of sockets."""
         held = 0
         for folder in ("tmp", "dev/shm"):
             with contextlib.suppress(OSError):  # it has just ended
@@ -79,8 +80,10 @@ class Meter:
         return held + _sockets(pid) * _most_in_a_socket()
 
     def _count_waiting(self, processes: Iterable[int]) -> None:
-        """Take off the time in which they could have computed and had no core. Who computes as much as one core does
-        waits for nothing, however many processes of its own wait beside it."""
+        """Add up the time in which the processes were ready to compute but had no core.
+
+        Processes that fill one core together are not waiting, however many of them queue for it.
+        """
         now, (computed, delayed) = time.monotonic(), self._clocks(processes)
         passed, worked = now - self._at, max(0.0, computed - self._computed)
         self._owed = min(MOST_OWED, self._owed + max(0.0, delayed - self._delayed))
@@ -91,12 +94,12 @@ class Meter:
 
     @staticmethod
     def _clocks(processes: Iterable[int]) -> tuple[float, float]:
-        """Return the seconds for which they have computed, those that have ended included, and waited for a core."""
+        """Return the seconds for which the processes, including ended ones, have computed, and waited for a core."""
         ticks = nanoseconds = 0
         for pid in processes:
             with contextlib.suppress(OSError, ValueError, IndexError):
                 fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-                ticks += sum(map(int, fields[11:15]))  # its own and its ended children's
+                ticks += sum(map(int, fields[11:15]))  # its own time, and its ended children's
             with contextlib.suppress(OSError, ValueError, IndexError):
                 for task in os.listdir(f"/proc/{pid}/task"):
                     nanoseconds += int(Path(f"/proc/{pid}/task/{task}/schedstat").read_bytes().split()[1])
@@ -104,12 +107,13 @@ class Meter:
 
 
 class Watcher:
-    """A thread that measures several times a second, and tells what it saw.
+    """A thread that measures several times a second and reports the measurements.
 
     Args:
-        which: says whom it is about to look at; `tell` gets that with what was seen, for by then it may be another.
+        which: returns the number of the measured child. `tell` gets it with the measurement, because another child may
+            have replaced it by then.
 
-    `error`: what ended the thread, if anything did: from then on nothing is watched.
+    `error` is the exception that ended the thread, if any; from then on nothing is measured.
     """
 
     def __init__(self, meter: Meter, which: Callable[[], int], tell: Callable[[Look, int], None]):
@@ -133,7 +137,7 @@ class Watcher:
 
 
 def family(pid: int) -> list[int]:
-    """Return a process and all below it, children after their parents."""
+    """Return a process and all its descendants, children after their parents."""
     found = [pid]
     for each in found:
         with contextlib.suppress(OSError):
@@ -153,7 +157,7 @@ def _rss(pid: int) -> int:
 
 
 def _pss(pid: int) -> int:
-    """Return a process's share of the memory that it uses; where it does not let itself be looked at, all of it."""
+    """Return a process's share of the memory that it uses; all of that memory if the process is not readable."""
     try:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text()
         return int(text.partition("\nPss:")[2].split()[0]) << 10
@@ -164,15 +168,17 @@ def _pss(pid: int) -> int:
 
 
 def _sockets(pid: int) -> int:
-    """Return how many sockets there are in the network of a process, also those on their way from one to another."""
+    """Return how many sockets the network of a process has, including sockets in transit between processes."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         return int(Path(f"/proc/{pid}/net/sockstat").read_text().partition("used")[2].split()[0])
     return 0
 
 
 def _most_in_a_socket() -> int:
-    """Return the bytes that a socket may hold: twice what is waiting to be sent, as the kernel counts it. More cannot
-    be asked for behind the wall (`isolation`)."""
+    """Return the bytes that a socket may contain: twice the send buffer, as the kernel counts it.
+
+    Processes in the sandbox cannot ask for more (`isolation`).
+    """
     with contextlib.suppress(OSError, ValueError):
         return 2 * int(Path("/proc/sys/net/core/wmem_default").read_text())
     return 2 * SOCKET

@@ -1,6 +1,6 @@
-"""The untrusted side: it runs one notebook and answers calls. Everything here may be altered by a learner.
+"""The untrusted side: it runs one notebook and answers calls. A learner's code may change anything here.
 
-So nothing that is said from here is believed: it is judged on the other side.
+So no message from this process is trusted: answers are judged on the other side.
 """
 
 import os
@@ -16,19 +16,19 @@ from course_lib.grading.judge.limits import exits_closed
 
 
 def main(allowed: dict) -> None:
-    """Serve one notebook, in a sandbox of its own: the grader is at its standard input and output."""
+    """Serve one notebook in its own sandbox, with the grader at its standard input and output."""
     shell = warm_up()
     reader, writer, nothing = os.dup(0), os.dup(1), os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(nothing, fd)
     quotas = Quotas(**allowed)
-    isolation.limit_memory(quotas.memory)  # of one process; docker limits all together
-    isolation.deny_system_calls()  # whatever docker itself denies
+    isolation.limit_memory(quotas.memory)  # of one process; docker limits the sum
+    isolation.deny_system_calls()  # in addition to docker's own restrictions
     serve(reader, writer, shell, quotas)
 
 
 def serve(reader: int, writer: int, shell: Shell, quotas: Quotas) -> None:
-    """Answer the grader until it hangs up."""
+    """Answer the grader until it disconnects."""
     channel = Channel(reader, writer, from_worker=False)
     notebook: NotebookRun | None = None
     with exits_closed():
@@ -45,15 +45,15 @@ def serve(reader: int, writer: int, shell: Shell, quotas: Quotas) -> None:
 
 
 def _load(message: dict, contents: memoryview, shell: Shell, quotas: Quotas, channel: Channel) -> NotebookRun:
-    channel.announce({"cell": 0})  # what went wrong before this was not the learner
+    channel.announce({"cell": 0})  # an error before this is not the learner's
     place = 0
     for name, size in message["files"]:
         path = Path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(contents[place : place + size])  # to be written to, too: notebooks renew what they have made
+        path.write_bytes(contents[place : place + size])  # writable, because notebooks may overwrite their own files
         place += size
     sys.path.insert(0, str(Path.cwd()))  # as in JupyterLab
-    settle(0)  # what a notebook draws without a seed is the same in every worker; a fork has seeded `random` anew
+    settle(0)  # unseeded random numbers are the same in every worker; the fork has reseeded `random`
     tell = lambda number: channel.announce({"cell": number})  # noqa: E731
     notebook = NotebookRun(shell, message["wanted"], quotas, tell, message["salvage"], message["unfinished"])
     notebook.load(message["cells"], message["skip"])
@@ -84,7 +84,7 @@ def _answer(message: dict, arrays: memoryview, notebook: NotebookRun, channel: C
 
 
 class _Announced(list):
-    """Calls that are announced to the grader one by one, so that it knows which of them ended a process."""
+    """A list of calls that announces each call, so that the grader knows which one ended the process."""
 
     def __init__(self, channel: Channel, notice: dict):
         super().__init__()
