@@ -8,7 +8,7 @@ A note is a folded Markdown cell with the tag `teacher`, below the heading of it
     - ask: Four times the features: how much larger is a score?
     - they guess: four times, because they add lengths; the products partly cancel.
     - they stumble: on dividing by d_k, not its root (attention.scaled_dot_product: scaled by D).
-    - skip: the gradient plot, if nobody has met gradients.
+    - skip: the gradient plot, if the class has not met gradients.
 
     </details>
 

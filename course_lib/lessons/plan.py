@@ -113,7 +113,7 @@ def _lessons(notes: Mapping[str, Sequence[Note]], slugs: Collection[str], extra:
 
 
 def _chosen(notes: Mapping[str, Sequence[Note]], sessions: int, first: Sequence[str]) -> list[Lesson]:
-    """Return the lessons that fit: as many chapters from the start of `first` as possible, then optional sections."""
+    """Return the lessons that fit: first chapters, from the start of `first`, and then optional sections."""
 
     def fits(slugs: Collection[str], extra: Collection[Note]) -> bool:
         return len(_packed(_lessons(notes, slugs, extra), 2 * MINUTES // 3)) <= sessions

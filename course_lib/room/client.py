@@ -113,7 +113,7 @@ class Seat:
         return self.status == 200
 
     def _sent(self, path: str, message: dict) -> int:
-        """Send a message until the room answers, and return the status. Without an answer, leave the room and return 0."""
+        """Send a message until the room answers, and return the status. Without an answer, leave and return 0."""
         pause, tries = self._pause, TRIES
         while tries and not self.left.is_set():
             status, after = self._post(f"http://{self.address}{path}", message, self._token)

@@ -99,7 +99,7 @@ class Tally:
         self._paces: dict[str, Pace] = {}  # by token
         self._joins = Pace(BURST, JOINS_A_SECOND, clock)
 
-    # --- learners' messages ---
+    # ----------------------------------------------------------------------------------------------- learners' messages
 
     def join(self, code: str, token: str) -> None:
         """Let in the learner with this token. Errors: Refused.
@@ -153,7 +153,7 @@ class Tally:
             raise Refused(401, "The room does not know you. Join with its code.")
         self._paces[token].require("Too many messages: try again in a second.")
 
-    # --- the teacher's actions ---
+    # -------------------------------------------------------------------------------------------- the teacher's actions
 
     def show(self, guess: str) -> None:
         """Show this guess on all pages."""
@@ -175,7 +175,7 @@ class Tally:
     def _voted(self) -> set[str]:
         return set().union(*self.votes.values())
 
-    # --- content of the pages ---
+    # --------------------------------------------------------------------------------------------- content of the pages
 
     def for_learner(self, token: str) -> dict[str, Any]:
         """Return the content of a phone: the current question, the learner's vote and, once revealed, the result."""
@@ -276,7 +276,7 @@ def _html(markdown: str) -> str:
 
 
 def _ranges(answers: list[str]) -> list[tuple[str, int]]:
-    """Return the bars for guesses of a number. With at most MOST_BARS different numbers, each has a bar.
+    """Return the bars for guesses of a number. Each number has a bar if there are only a few different ones.
 
     Otherwise the bars are ranges of equal width from the 10th to the 90th percentile, with the rest in the two outer
     bars.

@@ -35,7 +35,7 @@ else:
 def install_cell(root: Path) -> NotebookNode:
     """Return the cell that installs the course from the repository `root`. If the course is installed, it does nothing.
 
-    Errors: ValueError if pyproject.toml does not contain the repository's address on GitHub.
+    Errors: ValueError if `pyproject.toml` does not contain the repository's address on GitHub.
     """
     repository = repository_of(root)
     if not repository:

@@ -86,7 +86,7 @@ def prepared(
     """Return a notebook for a page without a kernel, without widgets and scripts. Its pictures are written as files.
 
     Args:
-        pictures: the folder for pictures; its address on the page is ../pictures.
+        pictures: the folder for pictures; its address on the page is `../pictures`.
         figures: as in `write_pages`. repository: "owner/name" on GitHub, for links to other files.
     """
     asked = questions(chapter.slug)
@@ -207,7 +207,7 @@ def _run_it(path: str, repository: str, commands: bool = False) -> str:
 
 
 def repository_of(root: Path) -> str:
-    """Return "owner/name" on GitHub; "" if pyproject.toml has no address there."""
+    """Return "owner/name" on GitHub; "" if `pyproject.toml` has no address there."""
     urls = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"].get("urls", {})
     found = next((m for url in urls.values() if (m := re.match(re.escape(GITHUB) + r"([\w.-]+/[\w.-]+)", url))), None)
     return found[1].removesuffix(".git") if found else ""

@@ -1,8 +1,8 @@
 """Make slides from a chapter's notebook: one file that opens in any browser and needs no server.
 
 The slides show headings, guesses with their options, figures, formulas, printed output and verdicts. The prose becomes
-presenter notes, in addition to the teacher's notes. The package sphinx-revealjs contains reveal.js, and
-sphinx-mathjax-offline contains MathJax. The slides' style and script are in `web/`.
+presenter notes, in addition to the teacher's notes. The package `sphinx-revealjs` contains reveal.js, and
+`sphinx-mathjax-offline` contains MathJax. The slides' style and script are in `web/`.
 """
 
 import ast
@@ -48,7 +48,7 @@ WIDE = """.glass { max-width: none; display: grid; grid-template-columns: 718px 
 .glass > * { grid-column: 1; }
 .glass > .panel { grid-column: 2; grid-row: 1 / span 9; margin-top: 0; max-height: 620px; overflow: auto; }
 """  # on a slide, the open part is to the right of the model, not below it
-PRINT = re.compile(r"@media print\s*\{(?:[^{}]*\{[^{}]*\})*\s*\}")  # in reveal.js; slides.css replaces it
+PRINT = re.compile(r"@media print\s*\{(?:[^{}]*\{[^{}]*\})*\s*\}")  # in reveal.js; `slides.css` replaces it
 SILENT = ("Further reading", "Where to go from here")
 
 
