@@ -39,7 +39,7 @@ def html_of(tex: str) -> str:
 
 
 def replaced(text: str, formula: Callable[[str], str]) -> str:
-    """Return the text with `formula`, one of the two above, of each of its formulas; code between ` stays as it is."""
+    """Return the text with each formula replaced by `formula`, such as `text_of`. Code between backticks stays."""
     parts = re.split(r"(`[^`\n]*`)", text)  # code has an odd number
     return "".join(
         part if i % 2 else IN_TEXT.sub(lambda found: formula(found[1]), part) for i, part in enumerate(parts)

@@ -4,9 +4,9 @@ The record is a small SQLite file in the user's data folder. The environment var
 file; with COURSE_PROGRESS=:memory: there is no file, and the record lasts as long as the kernel. Every change is one
 transaction: two open notebooks do not lose each other's changes, and a power cut leaves the old or the new record.
 
-An error here never stops a check. If the file cannot be written, a message on stderr says so once, and the changes stay
-in memory until a later change can be written. A file that is not a database is renamed, never overwritten. A file from
-a newer version of the course or from another program is not changed.
+An error here never stops a check. If the file cannot be written, a message on standard error says so once, and the
+changes stay in memory until a later change can be written. A file that is not a database is renamed, never
+overwritten. A file from a newer version of the course or from another program is not changed.
 """
 
 import os
@@ -21,7 +21,7 @@ import platformdirs
 from filelock import FileLock
 
 VERSION = 1
-OURS = 0x544D4541  # SQLite's application_id: "TMEA"
+OURS = 0x544D4541  # SQLite's application_id, `TMEA` in ASCII
 HEAD = b"SQLite format 3\0"
 LOCK_SECONDS = 5
 IN_MEMORY = ":memory:"
@@ -74,7 +74,7 @@ def practise(on: bool) -> None:
             _memory.pop((PRACTICE, table), None)
 
 
-# --- entries: in the file, or in memory -------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------- entries: in the file, or in memory
 
 
 def blank(table: str) -> Entry:
@@ -130,7 +130,7 @@ def _merged(table: str, entries: Entries, waiting: Entries) -> Entries:
     return merged
 
 
-# --- the file ---------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------- the file
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The wheel: include the notebooks and exercises with the library, so that `start` works without the repository.
 
-The repository has them only once, at its top level. pyproject.toml makes this class copy them into the package when a
+The repository has them only once, at its top level. `pyproject.toml` makes this class copy them into the package when a
 wheel is built. An editable installation uses them where they are, and an sdist includes them. `files.COURSE` is the
 folder that has them in each case. The build loads this module separately, so it cannot import the rest of the course.
 """

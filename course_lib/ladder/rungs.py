@@ -48,10 +48,10 @@ EXERCISES = {
 class Rung:
     """Describe one rung.
 
-    Fields: id, as in `train_rung`; chapter, the slug of the chapter that reaches it; label, a short description; shape,
-    the settings of the model; parts, the names in PARTS that it uses; seconds, roughly the training time on two cores,
-    0 for the model that ships, which has its own recipe; peak, the highest learning rate; aside, whether it is only a
-    comparison and is shown only in its own chapter.
+    The chapter with the slug `chapter` reaches it. `label` is a short description, and `shape` has the model's
+    settings. `parts` has the names in PARTS that the model uses. `seconds` is roughly the training time on two cores;
+    it is 0 for the model that ships, which has its own recipe. `peak` is the highest learning rate. An `aside` is only
+    a comparison, shown only in its own chapter.
     """
 
     id: str

@@ -1,1 +1,1 @@
-"""What a teacher needs beside the chapters: notes in the notebooks, and the courses that are planned from them."""
+"""For teachers: `notes` reads the notes in the notebooks, and `plan` plans courses from them."""

@@ -1,6 +1,6 @@
-"""The teacher's notes: cells of a notebook that learners do not get, read here and nowhere else.
+"""The teacher's notes: notebook cells that learners do not get. Only this module reads them.
 
-A note stands below the heading of its section, in a Markdown cell that is tagged `teacher`, folded:
+A note is a folded Markdown cell with the tag `teacher`, below the heading of its section:
 
     <details><summary>For the teacher</summary>
 
@@ -8,13 +8,13 @@ A note stands below the heading of its section, in a Markdown cell that is tagge
     - ask: Four times the features: how much larger is a score?
     - they guess: four times, because they add lengths; the products partly cancel.
     - they stumble: on dividing by d_k, not its root (attention.scaled_dot_product: scaled by D).
-    - skip: the gradient plot, if nobody has met gradients.
+    - skip: the gradient plot, if the class has not met gradients.
 
     </details>
 
-The keys stand in this order. `minutes` and, in a numbered section, `ask` are needed; a line that would say nothing is
-left out. The brackets after `they stumble` name mistakes of the exercises. A `skip` that
-begins with "all" says that the whole section may be left out of a short course.
+The keys have this order. `minutes` is required and, in a numbered section, `ask` too; the other lines are optional.
+The brackets in `they stumble` contain mistakes of the exercises. If `skip` begins with "all", a short course can leave
+out the entire section.
 """
 
 import json
@@ -38,8 +38,11 @@ MISTAKES = re.compile(rf"\(({MISTAKE.pattern}(?:; {MISTAKE.pattern})*)\)")
 
 @dataclass(frozen=True)
 class Note:
-    """What a teacher is told about a section: its heading, minutes, question, the guesses, where a class stumbles, what
-    may be skipped; `mistakes` are pairs of an exercise's id and a mistake's name on its page."""
+    """Hold the note on a section.
+
+    Fields: section, the heading; minutes; ask, a question for the class; guess, the likely answers; stumble, the common
+    mistakes; skip, the parts that can be skipped; mistakes, pairs of an exercise's id and a mistake's name on its page.
+    """
 
     section: str
     minutes: int
@@ -51,38 +54,38 @@ class Note:
 
     @property
     def number(self) -> str:
-        """Return "2.4" of "2.4 Why √d_k?"; the whole heading where it has no number."""
+        """Return the number of the section, such as "2.4" for "2.4 Why √d_k?"; its heading if it has no number."""
         first = self.section.partition(" ")[0]
         return first if re.fullmatch(r"\d+\.\d+", first) else self.section
 
     @property
     def may_go(self) -> bool:
-        """Return whether a short course may leave the section out."""
+        """Return whether a short course can leave out the section."""
         return self.skip.startswith("all")
 
     def lines(self) -> list[str]:
-        """Return the note as it is read out: a line for each key that says something."""
+        """Return the note as lines, one for each key that is used."""
         told = ((KEYS[1], self.ask), (KEYS[2], self.guess), (KEYS[3], self.stumble), (KEYS[4], self.skip))
         return [f"{self.minutes} minutes", *(f"{key}: {text}" for key, text in told if text)]
 
 
 def is_note(cell: NotebookNode) -> bool:
-    """Return whether a cell is the teacher's."""
+    """Return whether a cell has the tag `teacher`."""
     return TEACHER in cell.metadata.get("tags", [])
 
 
 def notes_of(chapter: Chapter, notebooks: Path) -> list[Note]:
-    """Return the notes of a chapter, in the order of its notebook. Errors: as `read_notes`; ValueError without it."""
+    """Return a chapter's notes, in notebook order. Errors: as for `read_notes`; ValueError without the notebook."""
     path = notebooks / chapter.notebook
     if not path.is_file():
         raise ValueError(f"{path} is missing: run this at the top of the course's repository")
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]  # nbformat would look at every output, too
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]  # nbformat validates outputs: slow
     shown = [cell | {"source": "".join(cell["source"]), "outputs": []} for cell in cells]
     return read_notes(nbformat.from_dict({"cells": shown}), path.name)
 
 
 def read_notes(notebook: NotebookNode, name: str) -> list[Note]:
-    """Return the notes of a notebook. Errors: ValueError with notebook, section and remedy for one of another form."""
+    """Return the notes of a notebook. Errors: ValueError, with notebook and section, for a note in a wrong format."""
     notes: list[Note] = []
     heading = ""
     for cell in notebook.cells:

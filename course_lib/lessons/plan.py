@@ -1,7 +1,7 @@
-"""Courses planned from the teacher's notes: which sections go into which session, with which exercises.
+"""Plan a course from the teacher's notes: the sections and exercises of each session.
 
-A third of each session belongs to the exercises. Where the time does not suffice for everything, sections that may be
-left out go first, then whole chapters, the last of `FIRST` first.
+A third of each session is for exercises. If there is too little time, the plan first leaves out optional sections, and
+then entire chapters, beginning at the end of `FIRST`.
 """
 
 import math
@@ -14,10 +14,10 @@ from course_lib.course.contents import BY_SLUG, CHAPTERS, Chapter
 from course_lib.grading import EXERCISES
 from course_lib.lessons.notes import Note, notes_of
 
-MINUTES = 90  # of a session
-A_DAY, A_WEEK, A_SHORT_WEEK = 4, 2, 5  # sessions; a course of up to SHORT weeks is one of all days
+MINUTES = 90  # per session
+A_DAY, A_WEEK, A_SHORT_WEEK = 4, 2, 5  # sessions; a course of up to SHORT weeks meets every weekday
 SHORT = 3
-# Which chapters a short course keeps: the first of these. A course goes through them by number all the same.
+# A short course keeps the first of these chapters. It still teaches them in the order of their numbers.
 FIRST = (
     "start_here",
     "attention",
@@ -44,25 +44,28 @@ Lesson = tuple[Chapter, Note]
 
 @dataclass(frozen=True)
 class Row:
-    """What a session holds of one chapter: its notes, the exercises (ids) done in class and those left for home, and
-    the sections of the chapter that this course leaves out."""
+    """Hold the part of a session that belongs to one chapter.
+
+    Fields: notes, the sections; in_class and at_home, the ids of the exercises; whole, whether this is the entire
+    chapter; left_out, the sections of the chapter that the course leaves out.
+    """
 
     session: int
     chapter: Chapter
     notes: tuple[Note, ...]
     in_class: tuple[str, ...]
     at_home: tuple[str, ...]
-    whole: bool  # all that the chapter has
+    whole: bool
     left_out: tuple[Note, ...]
 
     @property
     def minutes(self) -> int:
-        """Return the minutes of the sections, without those of the exercises."""
+        """Return the minutes of the sections, without the exercises."""
         return sum(note.minutes for note in self.notes)
 
 
 def sessions_of(days: int | None = None, weeks: int | None = None) -> int:
-    """Return how many sessions a course of so many days or weeks has. Errors: ValueError for fewer than 1."""
+    """Return the number of sessions in a course of this many days or weeks. Errors: ValueError for fewer than 1."""
     if days is not None:
         require_at_least_one(days=days)
         return days * A_DAY
@@ -72,9 +75,9 @@ def sessions_of(days: int | None = None, weeks: int | None = None) -> int:
 
 
 def course(notebooks: Path, sessions: int, chapters: Collection[int] | None = None) -> list[Row]:
-    """Return a course of so many sessions, row by row. chapters: their numbers, where not all are to be taught.
+    """Return the rows of a course with this many sessions. chapters: the numbers of its chapters; None for all.
 
-    Errors: as `notes_of`; ValueError for fewer than 1 session, or for no chapter.
+    Errors: as for `notes_of`; ValueError for fewer than 1 session or no chapter.
     """
     require_at_least_one(sessions=sessions)
     first = [slug for slug in FIRST if chapters is None or BY_SLUG[slug].number in chapters]
@@ -89,7 +92,7 @@ def course(notebooks: Path, sessions: int, chapters: Collection[int] | None = No
 
 
 def _notes(chapter: Chapter, notebooks: Path) -> list[Note]:
-    """A chapter's notes. Errors: as `notes_of`; ValueError where it has none, as in a learner's copy."""
+    """Return a chapter's notes. Errors: as for `notes_of`; ValueError without notes, as in a learner's copy."""
     if notes := notes_of(chapter, notebooks):
         return notes
     raise ValueError(
@@ -99,7 +102,7 @@ def _notes(chapter: Chapter, notebooks: Path) -> list[Note]:
 
 
 def _lessons(notes: Mapping[str, Sequence[Note]], slugs: Collection[str], extra: Collection[Note]) -> list[Lesson]:
-    """The sections of some chapters in the order of the course: those that must be, and the `extra` ones."""
+    """Return the sections of these chapters in course order: the required ones and those in `extra`."""
     return [
         (chapter, note)
         for chapter in CHAPTERS
@@ -110,7 +113,7 @@ def _lessons(notes: Mapping[str, Sequence[Note]], slugs: Collection[str], extra:
 
 
 def _chosen(notes: Mapping[str, Sequence[Note]], sessions: int, first: Sequence[str]) -> list[Lesson]:
-    """The chapters that fit, the first of `first` before others, and then the sections that still fit."""
+    """Return the lessons that fit: first chapters, from the start of `first`, and then optional sections."""
 
     def fits(slugs: Collection[str], extra: Collection[Note]) -> bool:
         return len(_packed(_lessons(notes, slugs, extra), 2 * MINUTES // 3)) <= sessions
@@ -124,8 +127,10 @@ def _chosen(notes: Mapping[str, Sequence[Note]], sessions: int, first: Sequence[
 
 
 def _packed(lessons: Sequence[Lesson], minutes: int) -> list[list[Lesson]]:
-    """Sections in order, session by session. What is longer than a session's minutes stands alone; the questions at a
-    chapter's end stay with its last section."""
+    """Divide the sections into sessions, in order. A section longer than `minutes` gets its own session.
+
+    The section "Check yourself" stays with the section before it.
+    """
     packed: list[list[Lesson]] = []
     units: list[list[Lesson]] = []
     for lesson in lessons:
@@ -156,7 +161,7 @@ def _rows(packed: Sequence[Sequence[Lesson]], notes: Mapping[str, Sequence[Note]
             whole = sum(note.minutes for note in notes[slug] if note in taught)
             done[slug] = done.get(slug, 0) + sum(note.minutes for note in here)
             exercises = exercises_of(BY_SLUG[slug])
-            # An exercise comes when its share of the chapter has been taught.
+            # Exercises are spread evenly over the minutes of their chapter.
             due = exercises[given.get(slug, 0) : math.floor(len(exercises) * done[slug] / whole)]
             given[slug] = given.get(slug, 0) + len(due)
             in_class: list[str] = []
@@ -173,13 +178,13 @@ def _rows(packed: Sequence[Sequence[Lesson]], notes: Mapping[str, Sequence[Note]
 
 
 def exercises_of(chapter: Chapter) -> list[str]:
-    """Return the ids of a chapter's exercises, in its order."""
+    """Return the ids of a chapter's exercises, in their order."""
     return [id for id, exercise in EXERCISES.items() if exercise.chapter == chapter.number]
 
 
 # --------------------------------------------------------------------------------------------------------- as Markdown
 def table(rows: Sequence[Row]) -> str:
-    """Return a course as a table in Markdown, with a line on what it leaves out."""
+    """Return a course as a Markdown table, with a line that lists the chapters that it leaves out."""
     lines = [
         "| session | chapter | sections | minutes | exercises in class | at home | skip |",
         "|--:|---|---|--:|---|---|---|",
@@ -205,7 +210,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def _span(row: Row) -> str:
-    """The sections of a row: "all", or numbers with those that follow each other joined, 1.1–1.3, 1.5."""
+    """Return the sections of a row: "all", or their numbers with consecutive ones joined, such as "1.1–1.3, 1.5"."""
     if row.whole:
         return "all"
     runs: list[list[str]] = []
@@ -219,13 +224,13 @@ def _span(row: Row) -> str:
 
 
 def _named(ids: Sequence[str]) -> str:
-    """Exercises by the second half of their ids, with their minutes together."""
+    """Return the names of exercises, without their chapter, and the sum of their minutes."""
     names = ", ".join(f"`{id.partition('.')[2]}`" for id in ids)
     return f"{names} ({sum(EXERCISES[id].minutes for id in ids)} min)" if ids else "–"
 
 
 def sheet(chapter: Chapter, notebooks: Path) -> str:
-    """Return the plan of one chapter: each section's minutes, and what its note says. Errors: as `notes_of`."""
+    """Return the plan of one chapter: each section's minutes, and its note. Errors: as for `notes_of`."""
     notes = _notes(chapter, notebooks)
     lines = [f"# {chapter.number} · {chapter.title}: {sum(note.minutes for note in notes)} minutes"]
     for note in notes:
@@ -246,9 +251,9 @@ COURSES = (
 
 
 def guide(text: str, notebooks: Path) -> str:
-    """Return the instructor's guide with its three courses brought up to date.
+    """Return the text of the instructor's guide with its three courses updated.
 
-    Errors: ValueError if a line between which they stand is missing.
+    Errors: ValueError if one of the two lines around the courses is missing.
     """
     before, begin, rest = text.partition(GUIDE_BEGIN)
     _, end, after = rest.partition(GUIDE_END)

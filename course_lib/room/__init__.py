@@ -1,17 +1,17 @@
-"""The live room: a class commits its guesses together, and sees what it believes before it sees what is measured.
+"""The live room: a class commits its guesses together, and sees all its votes before it sees the measurement.
 
-tally    what has arrived, counted: votes on guesses, names of mistakes; what may not is refused
-server   the same over HTTP, on the teacher's machine; `page/` holds the pages for the projector and for phones
-client   the learner's side, in a notebook: `join`, `leave`
+`tally` counts the votes and the mistakes, and refuses invalid messages. `server` runs on the teacher's machine and
+offers the tally over HTTP. Its pages for the projector and for phones are in `page/`. `client` sends the messages of a
+notebook.
 
-`python -m course_lib room` opens one. Nothing is sent unless a learner joins; what is sent has no name.
+`python -m course_lib room` opens a room. A notebook sends nothing unless the learner joins, and never a name.
 """
 
 import importlib
 
 _HOMES = {"join": "client", "leave": "client"}
 PORT = 8890
-EXAMPLE = "K7QF 3MXW"  # of a code, as the projector shows one
+EXAMPLE = "K7QF 3MXW"  # an example of a code, in the format of the projector
 __all__ = list(_HOMES)
 
 
@@ -22,5 +22,5 @@ def __getattr__(name: str):
 
 
 def letters_of(code: str) -> str:
-    """Return the letters of a code, however they were typed: capitals, gaps and hyphens do not matter."""
+    """Return the letters of a code in capitals, without spaces and hyphens."""
     return "".join(code.split()).replace("-", "").upper()

@@ -1,7 +1,7 @@
-"""A learner's side of the room: `join("192.168.1.20:8890", "K7QF 3MXW")` in a notebook, `leave()`.
+"""The learner's side of the room: `join("192.168.1.20:8890", "K7QF 3MXW")` and `leave()` in a notebook.
 
-After joining, the answer of each guess that is committed and the name of each mistake that `check` recognizes go to the
-room, and nothing else. A thread of its own sends them, and tries again where it fails: a notebook waits for none of it.
+A joined notebook sends only the answer of each committed guess and the name of each mistake that `check` recognizes.
+A background thread sends them and retries after errors, so the notebook never waits.
 """
 
 import json
@@ -20,15 +20,15 @@ from course_lib.course import record
 from course_lib.room import EXAMPLE, PORT, letters_of
 
 ADDRESS = re.compile(r"(?:http://)?([\w.-]+|\[[\da-fA-F:.]+\])(?::(\d{1,5}))?/?")
-WAIT = 3.0  # seconds that `join` gives the room to answer
-MOST_WAITING = 1000  # messages
-PAUSE, TRIES = 0.5, 100  # seconds at first, 20 times as long in the end: a quarter of an hour, then the room is gone
-LONGEST_REST = 60.0  # seconds that a room may ask for
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # no proxy leads to the machine beside you
+WAIT = 3.0  # seconds that `join` waits for the room's answer
+MOST_WAITING = 1000  # messages waiting to be sent
+PAUSE, TRIES = 0.5, 100  # first pause in seconds, growing up to 20-fold; all tries take a quarter of an hour
+LONGEST_REST = 60.0  # the longest Retry-After that we follow, in seconds
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy could not reach the local network
 
 
 class Answer(NamedTuple):
-    """What a room answers: an HTTP status (0: nothing answers), and after how many seconds it may be asked again."""
+    """Hold a room's answer: its HTTP status (0 without an answer), and the seconds to wait before the next request."""
 
     status: int
     after: float = 0.0
@@ -38,7 +38,7 @@ Post = Callable[[str, dict, str], Answer]
 
 
 def post(url: str, message: dict, token: str = "") -> Answer:
-    """Return what a room answers to a message."""
+    """Send a message to a room and return its answer."""
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
     try:
         request = urllib.request.Request(url, json.dumps(message).encode(), headers)
@@ -48,12 +48,12 @@ def post(url: str, message: dict, token: str = "") -> Answer:
         with error:
             after = error.headers.get("Retry-After", "")
             return Answer(error.code, min(float(after), LONGEST_REST) if after.isdecimal() else 0.0)
-    except Exception:  # whatever answers there may answer anything, and no notebook shall see it
+    except Exception:  # another server can answer anything, and a notebook must not show it
         return Answer(0)
 
 
 class Seat:
-    """One learner's seat in a room: a token that says nobody's name, messages that wait, the thread that sends them."""
+    """Hold a learner's seat in a room: an anonymous token, the waiting messages, and the thread that sends them."""
 
     def __init__(
         self,
@@ -67,13 +67,13 @@ class Seat:
         self.address, self._code, self._token, self._post, self._pause = address, code, token, post, pause
         self.waiting: queue.Queue[tuple[str, dict]] = queue.Queue()
         self.left, self.answered, self.status = threading.Event(), threading.Event(), 0
-        self.heard = 0  # the latest status, also of an answer that was to wait
+        self.heard = 0  # the latest status, including 429 (wait)
         self._rest = rest or self.left.wait
         self._told = False
         threading.Thread(target=self._serve, name="room", daemon=True).start()
 
     def tell(self, kind: str, id: str, text: str) -> None:
-        """Send the answer of a guess, or the name of a mistake, as soon as the room takes it."""
+        """Queue the answer of a guess or the name of a mistake for the room."""
         if self.left.is_set():
             self._tell_why()
         if self.left.is_set() or self.waiting.qsize() >= MOST_WAITING:
@@ -84,12 +84,12 @@ class Seat:
             self.waiting.put(("/mistake", {"exercise": id, "name": text}))
 
     def leave(self) -> None:
-        """Send nothing from now on, nor what still waits."""
+        """Stop sending, and drop the waiting messages."""
         self.left.set()
-        self.waiting.put(("", {}))  # so that the thread looks up
+        self.waiting.put(("", {}))  # wakes the thread, which then ends
 
     def _tell_why(self) -> None:
-        """Say once that a room which had let the learner in does not know them any more."""
+        """Print once that the room no longer knows the learner, because its code has changed."""
         if self.heard == 403 and not self._told:
             self._told = True
             print(
@@ -113,16 +113,16 @@ class Seat:
         return self.status == 200
 
     def _sent(self, path: str, message: dict) -> int:
-        """Send until the room has answered, whatever it says; leave it where it is gone."""
+        """Send a message until the room answers, and return the status. Without an answer, leave and return 0."""
         pause, tries = self._pause, TRIES
         while tries and not self.left.is_set():
             status, after = self._post(f"http://{self.address}{path}", message, self._token)
             self.heard = status
-            if status == 401 and path != "/join":  # it was opened anew
+            if status == 401 and path != "/join":  # the room was opened again and does not know the token
                 if not self._joined():
                     return status
-            elif status == 429 and after:  # it is there, and this one's turn comes
-                self._rest(after * random.uniform(1, 2))  # not all of a class at once
+            elif status == 429 and after:  # the room is busy but reachable: wait without counting a try
+                self._rest(after * random.uniform(1, 2))  # random, so that a class does not retry all at once
                 continue
             elif status and status != 429 and status < 500:
                 return status
@@ -132,19 +132,19 @@ class Seat:
         return 0
 
 
-_number = count(1)  # of a vote: a later one counts
-_tokens: dict[tuple[str, str], str] = {}  # by address and code: who joins again is the same learner
-_seats: list[Seat] = []  # one at most
+_number = count(1)  # numbers the votes, because the latest one counts
+_tokens: dict[tuple[str, str], str] = {}  # by address and code, so that joining again keeps the seat
+_seats: list[Seat] = []  # at most one
 
 
 def join(address: str, code: str) -> None:
-    """Join the live room of a class: `join("192.168.1.20:8890", "K7QF 3MXW")`, as on the projector; `leave()` ends it.
+    """Join a class's live room by the address and code on the projector: `join("192.168.1.20:8890", "K7QF 3MXW")`.
 
-    From then on the answer of each guess that you commit, and the name of each mistake that `check` recognizes, go to
-    the room: without your name, and nothing else. Where nobody answers, you go on as always, and what waits is sent
-    later.
+    Until `leave()`, your notebook sends the room the answer of each guess that you commit and the name of each mistake
+    that `check` recognizes. It sends nothing else, and not your name. If the room does not answer, you can continue to
+    work, and the notebook sends the messages later.
 
-    Errors: ValueError for what is no address or no code.
+    Errors: ValueError if `address` is not an address or `code` is not a code.
     """
     found = ADDRESS.fullmatch(address.strip()) if isinstance(address, str) else None
     if not found or int(found[2] or PORT) > 65535:
@@ -176,7 +176,7 @@ def join(address: str, code: str) -> None:
 
 
 def leave() -> None:
-    """Leave the room: from now on nothing is sent, nor what still waits."""
+    """Leave the room: nothing more is sent, including the waiting messages."""
     seat = _go()
     print(f"You have left the room at {seat.address}: nothing is sent." if seat else "You are not in a room.")
 

@@ -1,6 +1,6 @@
-"""The room over HTTP: pages for phones and for the projector, and what they and notebooks send. Built on Tornado.
+"""The room over HTTP, built on Tornado: it serves the pages and takes messages from phones, projector and notebooks.
 
-Every request is small, is over at once, and has a connection of its own; nothing of it is logged, no address is kept.
+Every request is small and short, and uses a separate connection. Nothing is logged, and no address is stored.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
 )
-MOST_OPEN = 150  # connections: fits what any system lets a process open
+MOST_OPEN = 150  # connections: below every system's limit for one process
 LIMITS = {
     "max_body_size": 2048,
     "max_header_size": 8192,
@@ -42,15 +42,17 @@ NOTHING: Callable[[], None] = lambda: None  # noqa: E731
 
 
 class Doors(HTTPServer):
-    """A server of few connections: where MOST_OPEN are open, the oldest makes room for the next. Whoever holds
-    connections open loses them; whoever asks and goes is served."""
+    """Limit the open connections: if MOST_OPEN are open, the oldest is closed for the next one.
+
+    So a client that keeps connections open loses them, and short requests are still served.
+    """
 
     def initialize(self, *args: Any, **kwargs: Any) -> None:
         super().initialize(*args, **kwargs)
         self._open: list = []
 
     def handle_stream(self, stream, address) -> None:
-        """Serve a connection that has come in."""
+        """Serve a new connection."""
         self._open = [each for each in self._open if not each.closed()]
         for oldest in self._open[: len(self._open) + 1 - MOST_OPEN]:
             oldest.close()
@@ -59,13 +61,13 @@ class Doors(HTTPServer):
 
 
 class Handler(RequestHandler):
-    """What all answers share: headers, errors in a sentence, and no line in any log."""
+    """Add headers to every answer, answer errors with a sentence, and log nothing."""
 
     def initialize(self, tally: Tally, keep: Callable[[], None]) -> None:
         self.tally, self.keep = tally, keep
 
     def set_default_headers(self) -> None:
-        """Let a page load nothing but its own files, and nobody keep or frame it."""
+        """Set headers so that a page loads only our files, and is not cached or framed."""
         self.clear_header("Server")
         self.set_header("Cache-Control", "no-store")
         self.set_header("X-Content-Type-Options", "nosniff")
@@ -82,7 +84,7 @@ class Handler(RequestHandler):
         self.finish({"error": str(error) if isinstance(error, Refused) else self._reason})
 
     def answer(self, found: dict[str, Any]) -> None:
-        """Answer once what has changed is kept: what a learner is told was counted is in the file."""
+        """Save the change and then answer, so that every acknowledged vote is in the file."""
         try:
             self.keep()
         except OSError:
@@ -92,10 +94,10 @@ class Handler(RequestHandler):
         self.finish(found)
 
     def log_exception(self, *args: Any) -> None:
-        """Log nothing: Tornado's line names the address of who asked."""
+        """Log nothing, because Tornado would log the client's address."""
 
     def message(self, **fields: type) -> dict[str, Any]:
-        """Return what was sent. Refused unless it is JSON with these fields, of these types, and no others."""
+        """Return the message. Errors: Refused unless it is JSON with exactly these fields and types."""
         if self.request.headers.get("Content-Type", "").partition(";")[0] != "application/json":
             raise Refused(415, "A message must be JSON.")
         try:
@@ -108,12 +110,12 @@ class Handler(RequestHandler):
 
     @property
     def token(self) -> str:
-        """The token of the learner, or the key of the teacher, who asks."""
+        """Return the learner's token or the teacher's key from the request."""
         return self.request.headers.get("Authorization", "").removeprefix("Bearer ")
 
 
 class File(Handler):
-    """The pages, and what they are made of."""
+    """Serve the pages, their styles and their scripts."""
 
     def get(self, name: str) -> None:
         """Answer with a file."""
@@ -123,10 +125,10 @@ class File(Handler):
 
 
 class Learner(Handler):
-    """What learners ask and send."""
+    """Answer learners' requests, and take their messages."""
 
     def get(self, what: str) -> None:
-        """Answer with what a phone shows."""
+        """Answer with the content of the phone's page."""
         if what != "now":
             raise Refused(405, "This address takes messages only.")
         self.finish(self.tally.for_learner(self.token))
@@ -145,26 +147,26 @@ class Learner(Handler):
 
 
 class Teacher(Handler):
-    """What the projector's page asks and does, with its key."""
+    """Answer the projector's page, which sends the teacher's key."""
 
     def prepare(self) -> None:
-        """Refuse whoever has not the key."""
+        """Refuse a request without the key."""
         if not secrets.compare_digest(self.token.encode("utf-8", "replace"), self.tally.key.encode()):
             raise Refused(403, "This page is the teacher's: open it at the address that the terminal shows.")
 
     def get(self) -> None:
-        """Answer with what the projector shows."""
+        """Answer with the content of the projector's page."""
         self.finish(self.tally.for_teacher())
 
     def post(self) -> None:
-        """Show a question, or reveal it."""
+        """Show a question, or reveal its answer."""
         asked = self.message(guess=str, reveal=bool)
         (self.tally.reveal if asked["reveal"] else self.tally.show)(asked["guess"])
         self.answer(self.tally.for_teacher())
 
 
 class Renewed(Teacher):
-    """The button for a new code."""
+    """Take the request of the button for a new code."""
 
     def get(self) -> None:
         """Refuse."""
@@ -178,7 +180,7 @@ class Renewed(Teacher):
 
 
 def application(tally: Tally, keep: Callable[[], None] = NOTHING) -> Application:
-    """Return the room as Tornado serves it. keep: called before whatever has changed is acknowledged."""
+    """Return the room as a Tornado application. keep: called to save each change before it is acknowledged."""
     given = {"tally": tally, "keep": keep}
     names = "|".join(FILES).replace(".", r"\.")
     return Application(
@@ -195,7 +197,7 @@ def application(tally: Tally, keep: Callable[[], None] = NOTHING) -> Application
 
 
 class Nowhere(Handler):
-    """Every other address."""
+    """Refuse every other address."""
 
     def prepare(self) -> None:
         """Refuse."""
@@ -208,10 +210,11 @@ async def serve(
     """Keep a room open until it is cancelled.
 
     Args:
-        port: 0 takes any that is free. ready: called with the port once learners can come in. keep: as `application`.
-    Errors: OSError where host or port cannot be had.
+        port: 0 for any free port. ready: called with the port when learners can join. keep: as in `application`.
+
+    Errors: OSError if the host or port is not available.
     """
-    logging.getLogger("tornado").setLevel(logging.CRITICAL)  # its warnings name addresses
+    logging.getLogger("tornado").setLevel(logging.CRITICAL)  # its warnings contain addresses
     sockets = bind_sockets(port, host)
     server = Doors(application(tally, keep), no_keep_alive=True, **LIMITS)
     try:

@@ -1,10 +1,10 @@
-"""What a room knows: who is in it (a token each, no name), their votes, and how often each mistake was made.
+"""The data of a room: its learners (a token each, no name), their votes, and the number of learners per mistake.
 
-A vote is the latest of one learner on one guess, until the reveal: each bears a number that grows, so that one that
-arrives twice, or late, changes nothing. A mistake counts once for each learner. Everything that comes in is held
-against the course's own pages, so that no text of a learner's is ever kept or shown, but for numbers.
+A learner's latest vote on a guess counts, until the reveal. Votes are numbered in increasing order, so a vote that
+arrives twice or late changes nothing. A mistake counts once per learner. Every message is checked against the course's
+own guesses and exercises, so the room never stores or shows a learner's text, except numbers.
 
-What a file keeps is `summary`, counts without tokens; a room that is opened with `earlier` goes on from there.
+A file stores only the `summary`: counts without tokens. A room opened with `earlier` continues from such counts.
 """
 
 import math
@@ -22,19 +22,19 @@ from course_lib.grading import EXERCISES
 from course_lib.live.guesses import MARKDOWN, Question, questions
 from course_lib.room import EXAMPLE, letters_of
 
-LETTERS = "ABCDEFGHJKMNPQRTUVWXY346789"  # none is taken for another
-CODE = 8  # letters, shown in two halves: 3·10¹¹ codes, and a server that answers 2,000 requests a second
-BURST, JOINS_A_SECOND = 40, 10  # learners that are let in: a class of 400 waits for half a minute
+LETTERS = "ABCDEFGHJKMNPQRTUVWXY346789"  # without letters that look alike
+CODE = 8  # letters, in two halves: 3·10¹¹ codes, too many to try at 2,000 requests a second
+BURST, JOINS_A_SECOND = 40, 10  # limits for joining: a class of 400 joins in about half a minute
 CODES = re.compile(f"[{LETTERS}]{{{CODE // 2}}} [{LETTERS}]{{{CODE // 2}}}")
-TOKEN = re.compile(r"[0-9a-f]{32}")  # learners draw their own, so that a join that is sent twice is one
+TOKEN = re.compile(r"[0-9a-f]{32}")  # chosen by the learner's device, so that a repeated join counts once
 MOST_LEARNERS = 400
-LONGEST = 200  # characters of an answer
-LARGEST = 1e15  # a guess of a number
+LONGEST = 200  # characters in an answer
+LARGEST = 1e15  # the largest number that can be guessed
 MOST_BARS = 6
 
 
 class Refused(Exception):
-    """What is not taken: an HTTP status, why in a sentence, and after how many seconds it may be asked again."""
+    """Raised if a message is refused: an HTTP status, the reason as a sentence, and the seconds until the next try."""
 
     def __init__(self, status: int, why: str, after: float = 0):
         super().__init__(why)
@@ -43,7 +43,7 @@ class Refused(Exception):
 
 @dataclass
 class Pace:
-    """How often something may happen: `burst` times at once, then `per_second`."""
+    """Limit how often something can happen: `burst` times at once, then `per_second`."""
 
     burst: float
     per_second: float
@@ -55,7 +55,7 @@ class Pace:
         self._left, self._since = self.burst, self.clock()
 
     def require(self, why: str) -> None:
-        """Count it. Refused if it may not happen now."""
+        """Count one event. Errors: Refused, with the reason `why`, if the limit is reached."""
         now = self.clock()
         self._left, self._since = min(self.burst, self._left + (now - self._since) * self.per_second), now
         if self._left < 1:
@@ -64,9 +64,12 @@ class Pace:
 
 
 class Tally:
-    """A room's members, votes and mistakes, with what its pages are told of them.
+    """Hold a room's learners, votes and mistakes, and return the content of its pages.
 
-    earlier: the `summary` of a room that was closed. Its counts and its code are kept, and its reveals.
+    Args:
+        earlier: the `summary` of a closed room, whose counts, code and reveals are kept.
+
+    Errors: ValueError if these chapters have no guesses.
     """
 
     def __init__(
@@ -82,13 +85,13 @@ class Tally:
             raise ValueError("these chapters ask no guesses: name others, or none for the whole course")
         earlier = earlier or {}
         self.code = earlier.get("code") or _drawn()
-        self.key = secrets.token_urlsafe(16)  # of the teacher's page
+        self.key = secrets.token_urlsafe(16)  # for the teacher's page
         shown = earlier.get("shown", "")
         self.current = shown if shown in self.questions else next(iter(self.questions))
         self.revealed: set[str] = set(earlier.get("revealed", ()))
         self.votes: dict[str, dict[str, tuple[int, str]]] = {id: {} for id in self.questions}  # by guess and token
-        self.mistakes: dict[str, dict[str, set[str]]] = {}  # by exercise and name: the tokens
-        # Of before, whose tokens nobody knows: learners, answers by guess, mistakes by exercise.
+        self.mistakes: dict[str, dict[str, set[str]]] = {}  # exercise -> name -> tokens
+        # Counts from before, without tokens: learners, answers by guess, mistakes by exercise.
         self._learners: int = earlier.get("learners", 0)
         self._answers = {id: Counter(counts) for id, counts in earlier.get("guesses", {}).items()}
         self._mistaken = {id: Counter(counts) for id, counts in earlier.get("mistakes", {}).items()}
@@ -96,11 +99,14 @@ class Tally:
         self._paces: dict[str, Pace] = {}  # by token
         self._joins = Pace(BURST, JOINS_A_SECOND, clock)
 
-    # --- what learners do ---
+    # ----------------------------------------------------------------------------------------------- learners' messages
 
     def join(self, code: str, token: str) -> None:
-        """Let a learner in, who has drawn this token. Wrong codes change nothing: the code is too long to be found by
-        trying, so the right one always passes, one learner after the other."""
+        """Let in the learner with this token. Errors: Refused.
+
+        Wrong codes are not limited, because the code is too long to guess. So a stranger who tries codes cannot keep
+        the class out.
+        """
         given, wanted = letters_of(code).encode("utf-8", "replace"), letters_of(self.code).encode()
         if not secrets.compare_digest(given, wanted):
             raise Refused(403, "That is not the room's code. The code is on the projector.")
@@ -113,7 +119,7 @@ class Tally:
             self._paces[token] = Pace(30, 5, self._clock)
 
     def vote(self, token: str, guess: str, answer: str, n: int) -> None:
-        """Take a vote, if it is newer than the one that is there."""
+        """Store a vote if it is newer than the stored one. Errors: Refused."""
         self._require_learner(token)
         question = self.questions.get(guess)
         if question is None:
@@ -131,7 +137,7 @@ class Tally:
             self.votes[guess][token] = n, answer
 
     def mistake(self, token: str, exercise: str, name: str) -> None:
-        """Count a mistake that the learner's `check` has named."""
+        """Count a mistake that the learner's `check` has recognized. Errors: Refused."""
         self._require_learner(token)
         if exercise not in EXERCISES:
             raise Refused(404, "There is no such exercise.")
@@ -147,21 +153,21 @@ class Tally:
             raise Refused(401, "The room does not know you. Join with its code.")
         self._paces[token].require("Too many messages: try again in a second.")
 
-    # --- what the teacher does ---
+    # -------------------------------------------------------------------------------------------- the teacher's actions
 
     def show(self, guess: str) -> None:
-        """Make this the question that the pages show."""
+        """Show this guess on all pages."""
         if guess not in self.questions:
             raise Refused(404, "This room has no such guess.")
         self.current = guess
 
     def reveal(self, guess: str) -> None:
-        """Close the votes on this guess, and show what was measured."""
+        """Close the votes on this guess, and show its measurement."""
         self.show(guess)
         self.revealed.add(guess)
 
     def renew(self) -> None:
-        """Draw a new code, and send away those that never voted: a stranger with the old code holds no seat."""
+        """Choose a new code, and remove learners who never voted, so that strangers with the old code take no seats."""
         self.code = _drawn()
         voted = self._voted()
         self._paces = {token: pace for token, pace in self._paces.items() if token in voted}
@@ -169,16 +175,16 @@ class Tally:
     def _voted(self) -> set[str]:
         return set().union(*self.votes.values())
 
-    # --- what pages are told ---
+    # --------------------------------------------------------------------------------------------- content of the pages
 
     def for_learner(self, token: str) -> dict[str, Any]:
-        """Return what a phone shows: the current question, its own vote, and once it is revealed the measurement."""
+        """Return the content of a phone: the current question, the learner's vote and, once revealed, the result."""
         self._require_learner(token)
         n, answer = self.votes[self.current].get(token, (0, None))
         return self._question() | {"mine": answer, "n": n}
 
     def for_teacher(self) -> dict[str, Any]:
-        """Return what the projector shows: the question with its bars, how many are in the room, the mistakes."""
+        """Return the content of the projector: the question with its bars, the number of learners, and the mistakes."""
         question, answers = self.questions[self.current], [*self._counts(self.current).elements()]
         open = self.current not in self.revealed
         known = [(id, counts) for id, counts in self._counted().items() if id in EXERCISES.entries]
@@ -192,7 +198,7 @@ class Tally:
                 "code": self.code,
                 "learners": len(self._paces),
                 "seats": MOST_LEARNERS,
-                "silent": len(self._paces.keys() - self._voted()),  # a new code sends them away
+                "silent": len(self._paces.keys() - self._voted()),  # a new code removes them
                 "questions": list(self.questions),
                 "mistakes": [
                     {"exercise": id, "title": EXERCISES.entries[id].title, "names": counts.most_common(3)}
@@ -202,8 +208,11 @@ class Tally:
         )
 
     def summary(self) -> dict[str, Any]:
-        """Return what a file keeps, which identifies nobody: the code, what is shown and what is revealed, how many
-        learners there are (or were before), answers by guess, mistakes by exercise."""
+        """Return the room's data for a file. It identifies no learner.
+
+        It contains the code, the current guess, the revealed guesses, the largest number of learners, the answers by
+        guess and the mistakes by exercise.
+        """
         ids = [*self.votes, *(id for id in self._answers if id not in self.votes)]
         counts = {id: self._counts(id) for id in ids}
         return {
@@ -236,8 +245,10 @@ class Tally:
 
 
 def require_summary(found: object) -> dict[str, Any]:
-    """Return what was read from a file if it is the `summary` of a room. Only counts have to be there: earlier versions
-    kept nothing else. Errors: ValueError otherwise."""
+    """Return the data read from a file. Errors: ValueError unless it is the `summary` of a room.
+
+    Only the counts are required, because earlier versions stored nothing else.
+    """
     beside = {"code": EXAMPLE, "shown": "", "revealed": []}
     if not isinstance(found, dict) or found.keys() - beside.keys() != {"learners", "guesses", "mistakes"}:
         raise ValueError("it does not hold what a room keeps")
@@ -265,8 +276,11 @@ def _html(markdown: str) -> str:
 
 
 def _ranges(answers: list[str]) -> list[tuple[str, int]]:
-    """Return bars for guesses of a number: a bar for each where they are few, otherwise ranges of one width between
-    the tenth part that is lowest and the tenth that is highest, which stand in the outermost bars."""
+    """Return the bars for guesses of a number. Each number has a bar if there are only a few different ones.
+
+    Otherwise the bars are ranges of equal width from the 10th to the 90th percentile, with the rest in the two outer
+    bars.
+    """
     values = sorted(map(float, answers))
     counts = Counter(values)
     if len(counts) <= MOST_BARS:

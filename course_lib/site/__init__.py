@@ -1,5 +1,5 @@
-"""The web edition: the notebooks as pages of a static site, without a kernel and without any other server.
+"""The web edition: the notebooks as pages of a static site that needs no kernel and no other server.
 
-`pages` writes what Sphinx reads, `states` draws the figures that a slider walks through, `links` checks what was built.
-The builder's configuration, the styles and the script stand in the folder `web/` of the repository.
+`build` runs the entire build. `pages` writes the input of Sphinx, `states` draws the figures with sliders, and `links`
+checks the built site. Sphinx's configuration, the styles and the script are in the repository's folder `web/`.
 """

@@ -1,4 +1,4 @@
-"""Build the site: figures drawn, pages written, Sphinx called, the result checked."""
+"""Build the site: draw the figures, write the pages, run Sphinx and check the result."""
 
 import contextlib
 import io
@@ -17,22 +17,22 @@ from course_lib.course.files import delete_folder, exchange_folder
 from course_lib.hub.weights import weights_folder
 from course_lib.site import links, pages, states
 
-# The files of MathJax that a page asks for; the others (other inputs, other outputs, speech) stay where they are.
 NEEDED = ("sphinx", "myst_nb", "furo", "sphinx-mathjax-offline")
+# Copy only these files of MathJax: no page loads its other input formats, output formats or speech.
 MATHJAX = ("tex-chtml-full.js", "output/chtml/fonts/woff-v2")
 
 
 def build(root: Path, out: Path, processes: int, large: bool = False) -> list[str]:
-    """Build the web edition of the repository `root` into `out`; return what is wrong with it, a sentence each.
+    """Build the web edition of the repository `root` in the folder `out`, and return its problems, one sentence each.
 
     Args:
-        large: with the large model beside it (see `pages.LARGE`).
+        large: include the large model (see `pages.LARGE`).
 
-    Errors: ValueError if `out` holds something that is no site, or the large model was not fetched;
-        ModuleNotFoundError for a package; RuntimeError with what Sphinx says if it fails.
+    Errors: ValueError if `out` contains files but no site, or if the large model has not been fetched;
+        ModuleNotFoundError if a package is missing; RuntimeError with Sphinx's messages if Sphinx fails.
     """
     if large:
-        weights_folder(pages.LARGE)  # refuses at once what would fail minutes later
+        weights_folder(pages.LARGE)  # fail now, not minutes later
     out = out.resolve()
     if out.exists() and any(out.iterdir()) and not (out / "searchindex.js").exists():
         raise ValueError(f"{out} holds files that are no site of this course: name an empty folder with --out")
@@ -51,7 +51,8 @@ def build(root: Path, out: Path, processes: int, large: bool = False) -> list[st
         shutil.copy(root / "web" / "conf.py", source)
         _mathjax(source / "_extra" / "mathjax")
         _sphinx(source, Path(temporary) / "site", Path(temporary) / "doctrees", processes)
-        part = out.with_name(f".{out.name}.part")  # beside it: a new name is given within one disk only
+        # The copy must be next to `out`, because a folder can be renamed only within one file system.
+        part = out.with_name(f".{out.name}.part")
         delete_folder(part)
         shutil.copytree(Path(temporary) / "site", part)
         exchange_folder(part, out)
@@ -59,7 +60,7 @@ def build(root: Path, out: Path, processes: int, large: bool = False) -> list[st
 
 
 def drawn(figure: states.Recorded, notebooks: Path, pictures: Path) -> str:
-    """Draw a figure's states in a process of its own; what its cell prints is not for this page."""
+    """Draw the states of a figure in a worker process. The output that its cell prints is discarded."""
     import torch
 
     torch.set_num_threads(1)
@@ -68,7 +69,7 @@ def drawn(figure: states.Recorded, notebooks: Path, pictures: Path) -> str:
 
 
 def _mathjax(target: Path) -> None:
-    """Copy MathJax, which a package of Python's brings along."""
+    """Copy MathJax from the Python package that contains it."""
     source = Path(str(files("sphinx-mathjax-offline"))) / "static" / "mathjax"
     for name in MATHJAX:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +80,7 @@ def _mathjax(target: Path) -> None:
 
 
 def _sphinx(source: Path, out: Path, doctrees: Path, processes: int) -> None:
-    """Call Sphinx; every warning is an error, and so is a reference that leads nowhere."""
+    """Run Sphinx. Every warning is an error, including a reference without a target."""
     command = [sys.executable, "-m", "sphinx", "-q", "-n", "-W", "--keep-going", "-j", str(processes)]
     command += ["-D", f"nb_execution_cache_path={doctrees}"]
     done = subprocess.run([*command, "-d", doctrees, source, out], capture_output=True, text=True, check=False)

@@ -1,6 +1,6 @@
-"""Notebooks for services that have no course yet, Colab and Kaggle: the same, after a cell that installs it.
+"""Notebooks for Colab and Kaggle, where the course is not installed: each gets a cell that installs it.
 
-The course's own notebooks do not carry that cell: whoever opens them from a copy of the course has it installed.
+The repository's own notebooks do not need this cell, because a copy of the course includes its installation.
 """
 
 import re
@@ -14,7 +14,7 @@ from nbformat import NotebookNode
 from course_lib.course.files import inside, write_whole
 from course_lib.site.pages import GITHUB, repository_of
 
-NOT_THERE = ("jupyterlab", "ipython")  # the service has its own page and kernel, and they stay as they are
+NOT_THERE = ("jupyterlab", "ipython")  # the service has its own interface and kernel, which must not change
 CELL = """\
 # Colab and Kaggle begin each session with an empty machine. This cell installs the course from {address}
 # and the packages that its notebooks need and that are missing. If the course is installed, it does nothing.
@@ -33,9 +33,9 @@ else:
 
 
 def install_cell(root: Path) -> NotebookNode:
-    """Return the cell that installs the course of the repository `root`, and nothing that is there already.
+    """Return the cell that installs the course from the repository `root`. If the course is installed, it does nothing.
 
-    Errors: ValueError if pyproject.toml does not name the repository's address on GitHub.
+    Errors: ValueError if `pyproject.toml` does not contain the repository's address on GitHub.
     """
     repository = repository_of(root)
     if not repository:
@@ -52,9 +52,9 @@ def install_cell(root: Path) -> NotebookNode:
 
 
 def write_elsewhere(root: Path, folder: Path) -> list[Path]:
-    """Write the notebooks and exercises of the repository `root` into `folder`, each after that cell; return the paths.
+    """Write the notebooks and exercises of `root` into `folder`, each with the install cell, and return their paths.
 
-    Errors: as of `install_cell`, and ValueError if the folder holds something else.
+    Errors: as for `install_cell`; ValueError if the folder contains anything else.
     """
     cell = install_cell(root)
     if folder.exists() and any(path.name not in ("notebooks", "exercises") for path in folder.iterdir()):

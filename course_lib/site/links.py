@@ -1,12 +1,11 @@
-"""A built site, checked: every link to a page, a file or an anchor leads somewhere, and nothing is asked of another
-server."""
+"""Check a built site: every internal link has a target, and no page fetches anything from another server."""
 
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-# What a browser fetches by itself, by element; a link that a reader may follow is no such thing.
+# The attributes whose address a browser fetches by itself. It fetches <a href> only if the reader clicks it.
 FETCHED = {
     ("img", "src"),
     ("script", "src"),
@@ -34,7 +33,7 @@ NOT_FETCHED_LINKS = {"canonical", "next", "prev", "search", "index", "author", "
 
 
 class _Page(HTMLParser):
-    """The anchors of a page, what it links to, and what its reader's browser fetches."""
+    """Collect the anchors of a page, its links, and the addresses that a browser fetches for it."""
 
     def __init__(self, text: str):
         super().__init__()
@@ -56,10 +55,9 @@ class _Page(HTMLParser):
 
 
 def problems(site: Path) -> list[str]:
-    """Return what is wrong with a built site, a sentence each; none if all is well.
+    """Return the problems of a built site, one sentence each.
 
-    Scripts are read for addresses that they import or fetch in so many words; what they put together while they run,
-    only a browser can tell.
+    In scripts, this finds only literal addresses in imports and fetches, not addresses computed at run time.
     """
     texts = {
         path: path.read_text(encoding="utf-8")
@@ -79,7 +77,7 @@ def problems(site: Path) -> list[str]:
 
 
 def _outside(path: Path, text: str, pages: dict[Path, _Page]) -> set[str]:
-    """What a browser that opens this file fetches from another server."""
+    """Return the addresses on other servers that a browser fetches when it opens this file."""
     if path.suffix == ".css":
         return set(IN_STYLES.findall(text))
     if path.suffix == ".js":
@@ -91,7 +89,7 @@ def _outside(path: Path, text: str, pages: dict[Path, _Page]) -> set[str]:
 
 
 def _dead(link: str, path: Path, pages: dict[Path, _Page]) -> str:
-    """Why a link of the page at `path` leads nowhere; empty if it leads somewhere, or to another server."""
+    """Return why a link on the page at `path` is broken; "" if it works or leads to another server."""
     parts = urlsplit(link)
     if parts.scheme or parts.netloc:
         return ""
@@ -100,6 +98,6 @@ def _dead(link: str, path: Path, pages: dict[Path, _Page]) -> str:
     if not target.is_file():
         return "it does not exist"
     if parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].anchors:
-        told = "=" in parts.fragment and "location.hash" in target.read_text(encoding="utf-8")  # no place: what to show
+        told = "=" in parts.fragment and "location.hash" in target.read_text(encoding="utf-8")  # read by its script
         return "" if told else "there is no such place on that page"
     return ""

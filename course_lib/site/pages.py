@@ -1,4 +1,4 @@
-"""What Sphinx reads: notebooks made fit for a page without a kernel, exercises with folded hints, the claims."""
+"""Write the input of Sphinx: notebooks that need no kernel, exercises with folded hints, and the claims."""
 
 import base64
 import hashlib
@@ -35,10 +35,10 @@ IMAGE = re.compile(r'<img\b([^>]*?)src="data:image/(\w+);base64,([^"]+)"([^>]*)>
 LINK = re.compile(r"\(([\w./]*\.ipynb)#([^\s)]+)\)")
 FILE = re.compile(r"\[([^\]\n]+)\]\(\.\./((?!(?:notebooks|exercises)/[\w.]+\.(?:ipynb|md))[\w./-]+)\)")
 GITHUB = "https://github.com/"
-ELSEWHERE = "elsewhere"  # the branch of notebooks that install the course first: see elsewhere.py
+ELSEWHERE = "elsewhere"  # the branch with the notebooks that `elsewhere` writes
 MARKS = re.compile(r"([\\`*_{}\[\]<>$|#~^])")
-LIVE_STILL = re.compile(rf'<div class="{STILL}">.*<img', re.DOTALL)  # a picture that stands in for a widget
-# Above a figure, for the text before it may speak of its controls.
+LIVE_STILL = re.compile(rf'<div class="{STILL}">.*<img', re.DOTALL)  # a picture that replaces a widget
+# These lines go above a figure, because the text before it may mention its controls.
 MOVES = '<p class="aside">This figure was recorded for one slider. In JupyterLab, all its controls work.</p>'
 STANDS = '<p class="aside">This figure is a still picture. In JupyterLab, its sliders, menus and buttons work.</p>'
 GLASS = re.compile(r"glass\(.*")  # the last line of a cell that shows the glass model
@@ -49,11 +49,11 @@ LEARN = re.compile(r"^python3 -m venv .* start$", re.MULTILINE)  # the README's 
 
 
 def write_pages(root: Path, folder: Path, figures: Mapping[str, str], large: bool = False) -> None:
-    """Write all pages into a folder that exists.
+    """Write all pages into an existing folder.
 
     Args:
-        root: the repository. figures: call of a live figure -> the HTML with its recorded states.
-        large: with the large model, whose weights must have been fetched.
+        root: the repository. figures: the call of each live figure -> the HTML with its recorded states.
+        large: include the large model, whose weights must have been fetched.
     """
     pictures = folder / "_extra" / "pictures"
     pictures.mkdir(parents=True, exist_ok=True)
@@ -83,11 +83,11 @@ def write_pages(root: Path, folder: Path, figures: Mapping[str, str], large: boo
 def prepared(
     notebook: NotebookNode, chapter: Chapter, pictures: Path, figures: Mapping[str, str], repository: str = ""
 ) -> NotebookNode:
-    """Return a notebook for a page without a kernel: no widget, no script; guesses and hints folded; pictures as files.
+    """Return a notebook for a page without a kernel, without widgets and scripts. Its pictures are written as files.
 
     Args:
-        pictures: the folder that takes them, reached from the page as ../pictures.
-        figures: as in `write_pages`. repository: "owner/name" on GitHub, to which links to other files lead.
+        pictures: the folder for pictures; its address on the page is `../pictures`.
+        figures: as in `write_pages`. repository: "owner/name" on GitHub, for links to other files.
     """
     asked = questions(chapter.slug)
     first = next(cell for cell in notebook.cells if cell.cell_type == "code")
@@ -126,7 +126,7 @@ def _shown(text: str) -> NotebookNode:
 
 
 def _kept(output: NotebookNode, pictures: Path) -> NotebookNode | None:
-    """Return an output without what needs a kernel; None if nothing is left."""
+    """Return an output without the parts that need a kernel; None if nothing remains."""
     if "data" not in output:
         return output
     data = {kind: text for kind, text in output.data.items() if not kind.startswith("application/")}
@@ -140,7 +140,7 @@ def _kept(output: NotebookNode, pictures: Path) -> NotebookNode | None:
 
 
 def tidy(text: str, pictures: Path) -> str:
-    """Return HTML of an output without styles and scripts, its pictures written as files and put into figures."""
+    """Return an output's HTML without styles and scripts. Its pictures are written as files and framed as figures."""
 
     def as_file(match: re.Match) -> str:
         before, kind, code, after = match.groups()
@@ -156,7 +156,7 @@ def tidy(text: str, pictures: Path) -> str:
 
 
 def guess(question) -> str:
-    """Return a question as HTML, with its options; its answer stands below the measurement."""
+    """Return a question as HTML, with its options but without its answer."""
     options = "".join(f"<li>{html.escape(option)}</li>" for option in question.shown)
     return (
         f'<div class="guess"><p><strong>Predict. {MARKDOWN.renderInline(question.text)}</strong></p>'
@@ -166,7 +166,7 @@ def guess(question) -> str:
 
 
 def hints(texts) -> str:
-    """Return an exercise's hints as Markdown, each folded on its own."""
+    """Return an exercise's hints as Markdown, each folded separately."""
     folded = "\n\n".join(
         f"<details><summary>Hint {number} of {len(texts)}</summary>\n\n{text}\n\n</details>"
         for number, text in enumerate(texts, start=1)
@@ -175,19 +175,21 @@ def hints(texts) -> str:
 
 
 def anchor(title: str) -> str:
-    """Return the anchor of a heading: JupyterLab's, without the signs that an address would have to encode."""
+    """Return the anchor of a heading: JupyterLab's, without the characters that must be encoded in an address."""
     return re.sub(r"[^\w.-]", "", title.replace(" ", "-"))
 
 
 def relinked(markdown: str, repository: str = "") -> str:
-    """Return Markdown whose links into notebooks name the anchors of the pages, and whose links to other files of the
-    repository go to its address or, without one, are plain text."""
+    """Return Markdown with links that work on the site. Links into notebooks get the anchors of the pages.
+
+    Links to other files lead to GitHub; without a repository, they become plain text.
+    """
     to = rf"[\1]({GITHUB}{repository}/blob/main/\2)" if repository else r"\1"
     return LINK.sub(lambda match: f"({match[1]}#{anchor(unquote(match[2]))})", FILE.sub(to, markdown))
 
 
 def _run_it(path: str, repository: str, commands: bool = False) -> str:
-    """Say how this page becomes a notebook that runs. commands: it names some, for a terminal of its JupyterLab."""
+    """Return the box that says how to run this page as a notebook. commands: whether the page has terminal commands."""
     there = f"{repository}/blob/{ELSEWHERE}/{path}"
     places = {
         "Colab": f"https://colab.research.google.com/github/{there}",
@@ -205,7 +207,7 @@ def _run_it(path: str, repository: str, commands: bool = False) -> str:
 
 
 def repository_of(root: Path) -> str:
-    """Return "owner/name" on GitHub; empty if pyproject.toml has no such address."""
+    """Return "owner/name" on GitHub; "" if `pyproject.toml` has no address there."""
     urls = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"].get("urls", {})
     found = next((m for url in urls.values() if (m := re.match(re.escape(GITHUB) + r"([\w.-]+/[\w.-]+)", url))), None)
     return found[1].removesuffix(".git") if found else ""
@@ -213,12 +215,12 @@ def repository_of(root: Path) -> str:
 
 # ------------------------------------------------------------------------------------------------------------- claims
 def literal(text: str) -> str:
-    """Return plain text as Markdown that shows it as it is."""
+    """Return plain text with its special characters escaped for Markdown."""
     return MARKS.sub(r"\\\1", text)
 
 
 def claim(experiment: Experiment, finding: Finding) -> str:
-    """Return the page of a claim: statement, verdict, what was measured, the control, how to run it."""
+    """Return the page of a claim: its statement, verdict, measurement and control, and the command that runs it."""
     chapter, who = CHAPTERS[experiment.chapter], experiment.source
     figures = ", ".join(map(figure, finding.values))
     timed = " The times were measured on the authors’ machine; yours will differ." if experiment.timed else ""
@@ -267,7 +269,7 @@ The claim is tested in chapter [{chapter.number} · {literal(chapter.title)}](..
 
 
 def claims_index(told: list[Experiment], findings: Mapping[str, Finding]) -> str:
-    """Return the page that lists all claims, by chapter."""
+    """Return the page that lists all claims by chapter."""
     verdicts = [findings[each.id].verdict for each in told]
     counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in VERDICTS if verdict in verdicts)
     lines = [
@@ -288,7 +290,7 @@ def claims_index(told: list[Experiment], findings: Mapping[str, Finding]) -> str
 
 # --------------------------------------------------------------------------------------------------------- first page
 def first_page(root: Path, folder: Path, large: bool = False) -> str:
-    """Return the first page, and write the glass model beside it; large: as in `write_pages`."""
+    """Return the first page, and write the file of the glass model. large: as in `write_pages`."""
     chapters = [each for each in CHAPTERS if (root / "notebooks" / each.notebook).is_file()]
     solve = [each for each in CHAPTERS if (root / "exercises" / each.notebook).is_file()]
     rows = [
@@ -336,7 +338,7 @@ def first_page(root: Path, folder: Path, large: bool = False) -> str:
 
 
 def _begins(cell: NotebookNode) -> str:
-    """Return what is added to the glass model's address, so that it begins as it does in the notebook."""
+    """Return the fragment of the glass model's address that gives it the same text and open part as in the notebook."""
     words = "".join(output.get("data", {}).get("text/plain", "") for output in cell.outputs)
     said, part = GLASS_TEXT.search(words), GLASS_PART.search(words)
     asked = ({"text": said[1]} if said else {}) | ({"part": part[1]} if part else {})
@@ -348,13 +350,13 @@ def _toctree(caption: str, pages: list[str], hidden: bool = True) -> str:
     return "\n".join(["```{toctree}", ":hidden:", ":titlesonly:", *options, *pages, "```", ""])
 
 
-LARGE = "smollm2-135m"  # more than three times the rest of the site, so it is there with --large alone
+LARGE = "smollm2-135m"  # more than three times the size of the rest of the site, so only --large includes it
 MODELS = '<p class="models">Models for the frame above: {}</p>'
 TINYTOWN = (
     '<a href="glass.html" target="glass">Tinytown\'s model</a>, 850,000 weights, trained on a small artificial world '
     "whose entropy is known"
 )
-IN_ENGLISH = {  # once `python -m course_lib weights NAME` has fetched it: the words of its link, and those after it
+IN_ENGLISH = {  # models that `python -m course_lib weights` may have fetched -> (text of the link, text after it)
     "stories15m": (
         "a model of 15 million weights that tells children's stories in English",
         "when you ask for it",
@@ -367,17 +369,17 @@ IN_ENGLISH = {  # once `python -m course_lib weights NAME` has fetched it: the w
 
 
 def _top(folder: Path, large: bool) -> str:
-    """The glass model, which stands beside the page as a file of its own, and the way to those that speak English."""
+    """Write the page of the glass model, and return its frame with links to the English models that were fetched."""
     extra = folder / "_extra"
     (extra / "glass.html").write_text(glass_page(), encoding="utf-8")
-    frame = FRAME.format("", "").replace(" src", ' name="glass" src')  # the links below it open in it
+    frame = FRAME.format("", "").replace(" src", ' name="glass" src')  # so that the links below open in this frame
     here = [name for name in IN_ENGLISH if (large if name == LARGE else weights.state(name) == "here")]
     links = [TINYTOWN, *(_in_english(name, extra) for name in here)]
     return f"{frame}\n{MODELS.format(' · '.join(links)) if here else ''}"
 
 
 def _in_english(name: str, extra: Path) -> str:
-    """Write the page of a model that speaks English, its weights in a file beside it, and return the way to it."""
+    """Write the page of a model trained on English and the file of its weights, and return a link to the page."""
     model, tokenizer = load_pretrained(name)
     assert isinstance(model, DecoderOnly)
     packed = packed_small(model, tokenizer)

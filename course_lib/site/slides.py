@@ -1,8 +1,8 @@
-"""Slides of a chapter, from its notebook: one file that opens in any browser and asks no server.
+"""Make slides from a chapter's notebook: one file that opens in any browser and needs no server.
 
-What a room should see goes on a slide: headings, guesses with their options, figures, formulas, what was printed, the
-verdict. Prose becomes the presenter's notes, beside the teacher's. reveal.js turns the pages; it comes with the package
-sphinx-revealjs, MathJax with sphinx-mathjax-offline, and the slides' own style and script stand in `web/`.
+The slides show headings, guesses with their options, figures, formulas, printed output and verdicts. The prose becomes
+presenter notes, in addition to the teacher's notes. The package `sphinx-revealjs` contains reveal.js, and
+`sphinx-mathjax-offline` contains MathJax. The slides' style and script are in `web/`.
 """
 
 import ast
@@ -35,26 +35,26 @@ from course_lib.site.pages import ASKS, IMAGE
 
 NEEDED = ("sphinx_revealjs", "sphinx-mathjax-offline", "mdit_py_plugins", "pygments")
 LEAD = 45  # words of prose on a slide
-LINES, WIDTH = 17, 96  # of printed text
-CODE, BOTH = 22, 16  # lines of code and what it printed: of a class or a function, of other code
-ROWS = 9  # of a table
+LINES, WIDTH = 17, 96  # limits for printed text
+CODE, BOTH = 22, 16  # most lines of code with its output: for a class or a function, for other code
+ROWS = 9  # most rows of a table
 HEADING = re.compile(r"(#{2,3}) (.+)")
 DETAILS = re.compile(r"<details><summary>What happened</summary>\n\n(.+?)\n\n</details>", re.DOTALL)
-NEAR = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]+\)")  # links into the repository: on a slide, their text
+NEAR = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]+\)")  # links into the repository, replaced by their text
 KEY = re.compile(r"\*\*([^*]+)\*\*")
 SETTLES = re.compile(r'"(\w+\.\w+)"')
 WIDE = """.glass { max-width: none; display: grid; grid-template-columns: 718px minmax(0, 1fr); column-gap: 16px; }
 .glass .columns { grid-template-columns: 452px minmax(0, 1fr); }
 .glass > * { grid-column: 1; }
 .glass > .panel { grid-column: 2; grid-row: 1 / span 9; margin-top: 0; max-height: 620px; overflow: auto; }
-"""  # of a slide: the part that is open stands beside the model, not below it
-PRINT = re.compile(r"@media print\s*\{(?:[^{}]*\{[^{}]*\})*\s*\}")  # reveal.js prints a text; slides.css prints slides
+"""  # on a slide, the open part is to the right of the model, not below it
+PRINT = re.compile(r"@media print\s*\{(?:[^{}]*\{[^{}]*\})*\s*\}")  # in reveal.js; `slides.css` replaces it
 SILENT = ("Further reading", "Where to go from here")
 
 
 @dataclass
 class Slide:
-    """A slide: its section, a title if it has one of its own, HTML, and what the presenter reads (HTML)."""
+    """Hold a slide: its section, its body (HTML), its own title if it has one, and the presenter's notes (HTML)."""
 
     section: str
     body: str
@@ -63,7 +63,7 @@ class Slide:
     notes: list[str] = field(default_factory=list)
 
     def as_html(self) -> str:
-        """Return the slide as reveal.js takes it."""
+        """Return the slide as HTML for reveal.js."""
         head = f"<h2>{inline(self.title)}</h2>" if self.title else f'<p class="where">{inline(self.section)}</p>'
         return (
             f'<section class="{self.kind}" data-part="{html.escape(self.section)}">{head}<div class="body">{self.body}'
@@ -74,7 +74,7 @@ class Slide:
 def slides(root: Path, chapter: Chapter) -> str:
     """Return a chapter's slides as one HTML page.
 
-    Errors: ValueError if a recorded figure is in no cell; ModuleNotFoundError for a package that is missing.
+    Errors: ValueError if no cell shows a recorded figure; ModuleNotFoundError if a package is missing.
     """
     if missing := [name for name in NEEDED if not find_spec(name)]:
         raise ModuleNotFoundError(f"{', '.join(missing)}: not installed", name=missing[0])  # the command says how
@@ -86,7 +86,7 @@ def slides(root: Path, chapter: Chapter) -> str:
 
 
 def page(chapter: Chapter, made: list[Slide], notes: Mapping[str, str], glasses: list[str], web: Path) -> str:
-    """Return the file: slides, notes by section, pages of the glass model, and all that shows them."""
+    """Return the HTML file with the slides, the notes by section, the glass models, the styles and the scripts."""
     reveal = files("sphinx_revealjs") / "_static" / "revealjs" / "dist"
     mathjax = files("sphinx-mathjax-offline") / "static" / "mathjax" / "tex-svg.js"
     body = "\n".join(slide.as_html() for slide in made)
@@ -116,7 +116,7 @@ def page(chapter: Chapter, made: list[Slide], notes: Mapping[str, str], glasses:
 
 
 def noted(note: Note) -> str:
-    """Return a teacher's note as the presenter sees it."""
+    """Return a teacher's note as HTML for the presenter."""
     minutes, *said = note.lines()
     lines = "".join(f"<li>{inline(line)}</li>" for line in said)
     return f"<p>{minutes}</p><ul>{lines}</ul>"
@@ -124,7 +124,7 @@ def noted(note: Note) -> str:
 
 # ------------------------------------------------------------------------------------------------------ from a notebook
 class _Maker:
-    """Goes through a notebook, cell by cell, and makes its slides. draw: a recorded figure -> its HTML."""
+    """Make slides from a notebook, cell by cell. draw: a function that returns the HTML of a recorded figure."""
 
     def __init__(self, chapter: Chapter, notebook: NotebookNode, draw: Callable[[states.Recorded], str]):
         self.chapter, self.draw = chapter, draw
@@ -135,13 +135,13 @@ class _Maker:
         self.glasses: list[str] = []
         self.section = chapter.title
         self.waiting: list[str] = []  # prose for the next slide's notes
-        self.since = 0  # slides that stood when the last guess was asked
+        self.since = 0  # number of slides when the last guess was asked
         self.last = ""  # the last sentence of prose
-        self.guessed = ""  # the guess that waits for its verdict
-        self.open = False  # whether prose still belongs to the slide that its heading made
+        self.guessed = ""  # the text of the guess whose answer has not been shown yet
+        self.open = False  # whether the next prose belongs to its heading's slide
 
     def slides(self) -> list[Slide]:
-        """Return the slides."""
+        """Make the slides and return them."""
         self._title(self.cells[0].source)
         for cell in self.cells[1:]:
             if cell.cell_type == "markdown":
@@ -159,7 +159,7 @@ class _Maker:
         return slide
 
     def _below(self, body: str, kind: str = "plain") -> Slide:
-        """Put something below a heading and its first words if nothing stands there yet; otherwise on a new slide."""
+        """Add HTML below a heading and its opening text, or on a new slide if that slide already has a block."""
         slide = self.made[-1]
         if not self.open or "<div" in slide.body:
             return self._add(body, kind=kind)
@@ -168,7 +168,7 @@ class _Maker:
         return slide
 
     def _spend(self) -> None:
-        """Give prose that no slide follows to the last one."""
+        """Move the waiting prose to the notes of the last slide."""
         if self.made:
             self.made[-1].notes += self.waiting
         self.waiting = []
@@ -185,7 +185,7 @@ class _Maker:
         self._add(promise + lead + markdown(goals), f"{self.chapter.number} · {self.chapter.title}", "title")
 
     def _prose(self, source: str) -> None:
-        """Take a cell of Markdown: headings make slides, and so does what is to be seen; the rest is for the notes."""
+        """Read a Markdown cell. Headings and blocks such as formulas go on slides; most prose goes to the notes."""
         happened = DETAILS.search(source)
         if happened and self.made and "verdict" in self.made[-1].kind:
             told = markdown(happened[1])
@@ -223,7 +223,10 @@ class _Maker:
                 self._add(f'<p class="key">{inline(key[:1].upper() + key[1:].rstrip("."))}.</p>')
 
     def _shown(self, part: str, kind: str, before: str) -> None:
-        """Put a formula, a list, a table, code or a quotation on a slide: that of its heading, if there is room."""
+        """Put a formula, list, table, code or quotation on its heading's slide if there is room, else on a new slide.
+
+        A block that is too long for a slide goes to the notes.
+        """
         if part.count("\n") > {"table": ROWS, "code": CODE + 2}.get(kind, 99):
             self.waiting.append(markdown(part))
             return
@@ -257,7 +260,7 @@ class _Maker:
                     self._claim(id)
 
     def lead(self) -> str:
-        """Return what a cell's figures are about: the guess that waits for them, or the last sentence before it."""
+        """Return the lead of a cell's output: the guess that it answers, or the last sentence before the cell."""
         if self.guessed:
             return f'<p class="asked">{inline(self.guessed)}</p>'
         whole = self.last.count("(") == self.last.count(")") and len(self.last.split()) <= 30
@@ -268,7 +271,7 @@ class _Maker:
         self.since, self.last, self.guessed = len(self.made), "", question.text
 
     def _reveal(self, question: Question) -> None:
-        """Tell the answer at a key: on the slide that asked, if nothing was measured since, otherwise on a new one."""
+        """Add the answer, shown at a key press, to the guess's slide, or to a new one if others were made since."""
         last, self.guessed = self.made[-1], ""
         if len(self.made) == self.since and asking(question) in last.body:
             last.body = last.body.replace(asking(question), asking(question, True))
@@ -279,7 +282,7 @@ class _Maker:
 
     def _claim(self, id: str) -> None:
         finding = recorded().get(id)
-        if finding is None:  # an experiment of the reader's own
+        if finding is None:  # the reader's own experiment
             return
         claim = find(id)
         self._add(
@@ -291,7 +294,7 @@ class _Maker:
         )
 
     def _glass(self, source: str) -> None:
-        """Open the glass model as the notebook does. A model of the notebook's own is shown as the one that ships."""
+        """Add a glass model with the notebook's arguments, but always with the model that ships with the course."""
         told: dict[str, Any] = {}
         names: dict[str, Any] = {}
         with contextlib.redirect_stdout(io.StringIO()):
@@ -310,7 +313,7 @@ class _Maker:
 
 
 def shown(cell: NotebookNode) -> Iterator[tuple[str, str]]:
-    """Yield what of a code cell goes on a slide, (HTML, kind) each: pictures, short code with what it printed."""
+    """Yield (HTML, kind) for each part of a code cell that a slide shows: pictures, and short code with its output."""
     printed, pictures, quoted = [], [], []
     for output in cell.outputs:
         data = output.get("data", {})
@@ -339,13 +342,13 @@ def shown(cell: NotebookNode) -> Iterator[tuple[str, str]]:
 
 
 def is_low(figure: str) -> bool:
-    """Return whether a figure leaves room for a heading: it is at least twice as wide as high."""
+    """Return whether a figure is at least twice as wide as high, so that a heading fits above it."""
     width, height = (re.search(rf'{name}="(\d+)"', figure) for name in ("width", "height"))
     return bool(width and height and int(width[1]) >= 2 * int(height[1]))
 
 
 def told_code(source: str) -> list[str]:
-    """Return what of a cell's code a room can read: its classes, or all of it if it is short and prints little."""
+    """Return the lines of a cell's code to show: its classes, or all code if it prints little; none if it is long."""
     tree = ast.parse(source)
     lines = source.strip().split("\n")
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
@@ -361,7 +364,7 @@ def told_code(source: str) -> list[str]:
 
 
 def asking(question: Question, answered: bool = False) -> str:
-    """Return a question with its options; answered: with the right one, and why, at a key."""
+    """Return a question with its options. answered: add the answer and the reason, shown at a key press."""
     if question.number:
         options = f'<p class="key">… {html.escape(question.number.unit)}</p>'
     else:
@@ -374,7 +377,7 @@ def asking(question: Question, answered: bool = False) -> str:
 
 
 def figure_of(figure: states.Recorded, notebooks: Path) -> str:
-    """Return a recorded figure with all its pictures inside."""
+    """Return a recorded figure with its pictures embedded."""
     with tempfile.TemporaryDirectory() as folder:
         made = drawn(figure, notebooks, Path(folder))
         for path in Path(folder).iterdir():
@@ -386,7 +389,7 @@ def figure_of(figure: states.Recorded, notebooks: Path) -> str:
 
 # --------------------------------------------------------------------------------------------------------------- text
 def blocks(source: str) -> list[str]:
-    """Return the blocks of a cell of Markdown; a heading is one, whatever follows it."""
+    """Return the blocks of a Markdown cell. A heading is always a separate block."""
     source = re.sub(r"^(#{1,3} .+)$", r"\n\1\n", source, flags=re.MULTILINE)
     found, fence = [], ""
     for part in re.split(r"\n\s*\n", source):
@@ -399,7 +402,7 @@ def blocks(source: str) -> list[str]:
 
 
 def kind_of(block: str) -> str:
-    """Return what a block is: formula, table, list, code, quotation or prose."""
+    """Return the kind of a block: formula, table, list, code, quotation or prose."""
     if block.startswith("$$"):
         return "formula"
     signs = {"|": "table", "- ": "list", "* ": "list", "1. ": "list", "```": "code", "> ": "quotation"}
@@ -412,7 +415,7 @@ def sentences(text: str) -> list[str]:
 
 
 def opening(text: str) -> str:
-    """Return the first sentences of a paragraph, as many as a slide has room for; one at least."""
+    """Return the first sentences of a paragraph, at least one and as many as fit on a slide."""
     kept: list[str] = []
     for sentence in sentences(text):
         if kept and len(" ".join([*kept, sentence]).split()) > LEAD:
@@ -422,12 +425,12 @@ def opening(text: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """Return Markdown as HTML, formulas as MathJax reads them."""
+    """Return Markdown as HTML, with formulas for MathJax."""
     return _parser().render(NEAR.sub(r"\1", text))
 
 
 def inline(text: str) -> str:
-    """Return a line of Markdown as HTML, without a paragraph around it."""
+    """Return a line of Markdown as HTML without a <p> element."""
     return _parser().renderInline(NEAR.sub(r"\1", text))
 
 
@@ -443,7 +446,7 @@ def _parser():
 
 
 def coloured(code: str) -> str:
-    """Return Python, coloured."""
+    """Return Python code as HTML with syntax highlighting."""
     from pygments import highlight
     from pygments.formatters import HtmlFormatter
     from pygments.lexers import PythonLexer

@@ -1,4 +1,4 @@
-"""Recorded states: a live figure's own picture function, called once for each position of its most telling control."""
+"""Recorded states: draw a live figure once for each position of one of its controls."""
 
 import ast
 import hashlib
@@ -15,14 +15,17 @@ import nbformat
 
 from course_lib.course.contents import BY_SLUG, CHAPTERS
 
-MOST = 21  # states of a figure
-DPI = 150  # sharp enough on dense screens, half the bytes of a notebook's picture
+MOST = 21  # states per figure
+DPI = 150  # sharp enough on high-resolution screens, with half the bytes of a notebook's picture
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """A live figure of a chapter: how its cell's last line begins, which control the slider walks through, and what of
-    earlier cells it needs besides the imports of the first."""
+    """Describe a live figure of a chapter.
+
+    Fields: slug, the chapter; call, the function called in the last line of the figure's cell; control, the control
+    that the slider moves; prepare, code that the cell needs in addition to the first cell's imports.
+    """
 
     slug: str
     call: str
@@ -36,9 +39,9 @@ class Recorded:
 
 @cache
 def recorded_figures() -> tuple[Recorded, ...]:
-    """Return the figures that the chapters' `widgets.py` declare in RECORDED, in the order of the course.
+    """Return the figures that the chapters' `widgets.py` declare in RECORDED, in course order.
 
-    RECORDED maps the call of a figure to its control, or to (control, what the call needs of earlier cells).
+    RECORDED maps the call of a figure to its control, or to (control, code that must run before the call).
     """
     found = []
     for chapter in CHAPTERS:
@@ -49,12 +52,12 @@ def recorded_figures() -> tuple[Recorded, ...]:
 
 
 def recorded_in(slug: str, source: str) -> Recorded | None:
-    """Return the recorded figure that a cell of this chapter shows; None if it shows none."""
+    """Return the recorded figure that a cell of this chapter shows, or None."""
     return next((each for each in recorded_figures() if each.slug == slug and each.shown_by(source)), None)
 
 
 def positions(control) -> list[tuple[str, Any]]:
-    """Return what the slider stops at, (text, value) each: all of a list, or up to 21 numbers with the default."""
+    """Return the slider's positions as (text, value): up to MOST options or numbers, including the default."""
     if hasattr(control, "options"):
         options = [each if isinstance(each, tuple) else (str(each), each) for each in control.options]
         return [options[i] for i in _spread(len(options), [v for _, v in options].index(control.value))]
@@ -65,7 +68,7 @@ def positions(control) -> list[tuple[str, Any]]:
 
 
 def _spread(n: int, keep: int) -> list[int]:
-    """Up to MOST of range(n), evenly apart, both ends and `keep` among them."""
+    """Return up to MOST evenly spaced numbers of range(n), including both ends and `keep`."""
     if n <= MOST:
         return list(range(n))
     chosen = [round(i * (n - 1) / (MOST - 1)) for i in range(MOST)]
@@ -75,7 +78,7 @@ def _spread(n: int, keep: int) -> list[int]:
 
 
 def draw(recorded: Recorded, notebooks: Path, pictures: Path) -> str:
-    """Draw the states of a figure into a folder and return the HTML that shows them.
+    """Draw the states of a figure in the folder `pictures`, and return the HTML that shows them.
 
     Errors: ValueError if no cell of the chapter's notebook shows the figure.
     """
@@ -96,7 +99,7 @@ def draw(recorded: Recorded, notebooks: Path, pictures: Path) -> str:
 
 
 def build(recorded: Recorded, notebook: Path):
-    """Return the live figure as its notebook makes it: the first code cell, then the figure's own."""
+    """Return the live figure of a notebook. This runs the first code cell, `recorded.prepare` and the figure's cell."""
     sources = [cell.source for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "code"]
     shows = next((source for source in sources if recorded.shown_by(source)), None)
     if shows is None:
@@ -119,7 +122,7 @@ def _webp(figure) -> bytes:
 
 
 def as_html(label: str, states: Sequence[dict], first: int, width: int, height: int) -> str:
-    """Return a figure with a slider over its states; `course.js` moves it, and without it the first picture stands."""
+    """Return a figure with a slider over its states. `course.js` runs the slider; without it, one picture is shown."""
     shown, data = states[first], json.dumps(states, ensure_ascii=False).replace("<", "\\u003c")
     name = html.escape(label)
     words = "".join(f"<p>{html.escape(text)}</p>" for text in shown["words"])

@@ -21,7 +21,7 @@ from course_lib.course.files import read_table
 from course_lib.tinytown.grammar import first, join_words, split_words
 from course_lib.tinytown.tokenizers import WordTokenizer
 
-# The words for each slot, from assets/tables/french.toml.
+# The words for each slot, from `assets/tables/french.toml`.
 WORDS: dict[str, dict[str, list[str]]] = {}  # slot -> English word -> its French
 for slot, entries in (row.split(maxsplit=1) for row in read_table("french")["words"].strip().splitlines()):
     WORDS[slot] = {english: french for english, *french in map(str.split, entries.split(", "))}
@@ -94,7 +94,7 @@ class TinytownPairs:
         return [(source, i) for i, (_, source) in enumerate(_french(_parse(english)))]
 
     def entropy(self) -> float:
-        """Return the exact entropy of an English sentence in nats: its pattern's entropy plus that of its slots."""
+        """Return the exact entropy of an English sentence in nats: the entropy of its pattern and of its slots."""
         nats = {slot: math.log(len(words)) for slot, words in WORDS.items()}
         # A slot with a question mark: ln 2 for whether it is filled, and half the time the entropy of its word.
         nats |= {f"{slot}?": math.log(2) + nats[slot] / 2 for slot in WORDS}

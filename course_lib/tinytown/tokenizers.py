@@ -208,8 +208,8 @@ class BytePairTokenizer(SubwordTokenizer):
 
 
 def _last_cut(text: str, inside: tuple[str, ...]) -> int:
-    """Return the last boundary between a letter and a space that is not inside a special token; `inside` has the
-    beginnings of those; 0 if there is none."""
+    """Return the last boundary between a letter and a space that is not inside a special token; 0 without one.
+    `inside` has the beginnings of the special tokens."""
     for cut in range(len(text) - 1, 0, -1):
         if text[cut] in " \n" and text[cut - 1].isalnum() and not text.endswith(inside, 0, cut):
             return cut

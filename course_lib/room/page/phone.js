@@ -1,14 +1,14 @@
-// A learner's phone: one question at a time, one vote, which may be changed until the reveal.
+// A learner's phone: one question at a time, and one vote, which can be changed until the reveal.
 import { $, ask, make, say, wait } from "./room.js";
 
 const [door, ballot, fieldset, measured] = [$("door"), $("ballot"), document.querySelector("fieldset"), $("measured")];
-const store = (() => { try { localStorage.room; return localStorage; } catch { return {}; } })(); // forbidden in some
+const store = (() => { try { localStorage.room; return localStorage; } catch { return {}; } })(); // some browsers forbid it
 door.hidden = Boolean(store.room);
 store.room ||= [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 const state = { now: {}, pending: null, shown: "", n: 0, said: "" };
-const tell = (text) => say((state.said = text)); // stays until something else is told; trouble on the way does not
+const tell = (text) => say((state.said = text)); // stays until the next message; connection errors do not
 
-// Where many join at once, the room says how long to wait; not all of them ask again at the same moment.
+// If many join at once, the room says how long to wait. A random wait keeps them from retrying together.
 async function join(code) {
   for (;;) {
     const { status, error, after } = await ask(store.room, "join", { code, token: store.room });
@@ -35,7 +35,7 @@ ballot.onsubmit = (event) => {
   event.preventDefault();
   const picked = (new FormData(ballot).get("answer") ?? "").trim(), isNumber = state.now.unit !== null;
   if (!picked) return tell(isNumber ? "Type a number first." : "Pick one first.");
-  state.n = Math.max(Date.now(), state.n + 1); // a vote that arrives late does not undo a newer one
+  state.n = Math.max(Date.now(), state.n + 1); // so that a late vote does not replace a newer one
   state.pending = { guess: state.now.id, answer: isNumber ? picked.replace(",", ".") : picked, n: state.n };
   tell("Sending …");
   send();
@@ -45,7 +45,7 @@ async function send() {
   const vote = state.pending;
   const { status, error } = await ask(store.room, "vote", vote);
   if (vote != state.pending) return;
-  if ([0, 401, 429].includes(status) || status >= 500) return say(error); // it is sent with the next look
+  if ([0, 401, 429].includes(status) || status >= 500) return say(error); // the next poll sends it
   state.pending = null;
   tell(error ?? "Sent. You can change it until the answer is revealed.");
 }
@@ -77,7 +77,7 @@ function show(now) {
   state.shown = now.id;
 }
 
-// A room that was opened again does not know this phone; its code is still the same, unless the teacher drew another.
+// A room that was opened again does not know this phone. Its code is the same, unless the teacher chose a new one.
 async function ask_now() {
   const now = await ask(store.room, "now");
   if (now.status != 401 || !store.code) return now;
@@ -91,7 +91,7 @@ async function look() {
   const now = await ask_now();
   if (now.status == 200) show(now);
   say(now.status == 200 ? state.said : now.status == 401 ? "" : now.error);
-  if (now.status == 401) measured.hidden = true; // the room was opened anew, and wants its code
+  if (now.status == 401) measured.hidden = true; // the room was opened again and requires its code
   if (now.status == 401 || now.status == 200) [door.hidden, ballot.hidden] = [now.status == 200, now.status == 401];
 }
 

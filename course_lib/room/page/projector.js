@@ -1,5 +1,5 @@
-// The projector: the current guess with its bars, and the mistakes by exercise. The key that came behind # in the address
-// goes out of sight at once.
+// The projector: the current guess with its bars, and the mistakes by exercise. The key after # in the address is hidden
+// at once.
 import { $, ask, make, say, wait } from "./room.js";
 
 if (location.hash) sessionStorage.key_of_room = location.hash.slice(1);
@@ -34,7 +34,7 @@ function show(now) {
   if (before?.id != now.id) {
     $("question").innerHTML = now.text;
     $("bars").classList.toggle("numbers", now.unit !== null);
-    document.body.classList.toggle("blind", now.open); // nobody follows the crowd
+    document.body.classList.toggle("blind", now.open); // so that the other votes influence no one
   }
   const bars = JSON.stringify([now.bars, now.open]), mistakes = JSON.stringify([now.mistakes, now.learners]);
   const most = Math.max(1, ...now.bars.map(([, count]) => count));
@@ -74,13 +74,13 @@ const does = {
   turn: () => press("turn", ($("guess").hidden = !($("mistakes").hidden = !$("mistakes").hidden))),
 };
 for (const [id, act] of Object.entries(does)) $(id).onclick = act;
-$("renew").onclick = () => { // by a click or Enter only: no key of its own, since the class has to type what it draws
+$("renew").onclick = () => { // no keyboard shortcut, because the whole class would have to type a new code
   const silent = state.now?.silent, who = silent == 1 ? "1 learner who has" : `${silent} learners who have`;
   if (!silent || confirm(`Make a new code? The ${who} not voted yet must join again with it.`)) look({}, "code");
 };
 $("choose").onchange = (event) => {
   look({ guess: event.target.value, reveal: false });
-  event.target.blur(); // so that R is a key of the page again
+  event.target.blur(); // so that the page receives the key R again
 };
 const keys = { ArrowLeft: "previous", ArrowRight: "next", r: "reveal", b: "bare", m: "turn" };
 addEventListener("keydown", (event) => {

@@ -1,4 +1,4 @@
-// What both pages share. Text of the course's own pages is HTML; whatever else comes is shown as text.
+// Shared by both pages. Text from the course is HTML; all other text is shown as plain text.
 export const $ = (id) => document.getElementById(id);
 export const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 
@@ -12,7 +12,7 @@ export function say(text) {
   if ($("status").textContent != text) $("status").textContent = text;
 }
 
-// Every message may arrive twice without harm, so what nobody answers is sent again.
+// A message that arrives twice changes nothing, so a message without an answer is sent again.
 export async function ask(bearer, path, message) {
   const headers = { Authorization: `Bearer ${bearer}`, "Content-Type": "application/json" };
   const body = message && JSON.stringify(message);
