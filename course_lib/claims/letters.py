@@ -1,5 +1,5 @@
-"""A small decoder that reads Tinytown letter by letter. It must learn to spell, so within seconds of training every part
-of a block has an effect.
+"""A small decoder that reads Tinytown letter by letter. It must learn to spell, so every part of a block has an effect
+after a few seconds of training.
 """
 
 from collections.abc import Callable

@@ -37,7 +37,7 @@ def stress(chosen: Sequence[Experiment], jobs: int = 1) -> Iterator[tuple[str, l
         for each in chosen:
             yield each.id, tried_at_other_sizes(each)
         return
-    with get_context("spawn").Pool(min(jobs, len(chosen)), torch.set_num_threads, (1,)) as pool:  # leaving the block ends the workers
+    with get_context("spawn").Pool(min(jobs, len(chosen)), torch.set_num_threads, (1,)) as pool:  # the exit ends them
         yield from pool.imap_unordered(_in_a_worker, [each.id for each in chosen])
 
 

@@ -56,7 +56,7 @@ def _capitals(step: Step) -> list[int]:
 
 
 def _it_referent(step: Step) -> list[int]:
-    """Return the noun after "yes, the …" in lines with "it was": only the adjective decides between animal and thing."""
+    """Return the noun after "yes, the …" in lines with "it was": only the adjective tells the animal from the thing."""
     if step.line.topic != "rest" or "it was" not in step.line.text:
         return []
     comma = next(position for position, _, said in step.said if said == ",")
