@@ -33,7 +33,7 @@ def live_figures() -> dict[str, Callable[[], LiveFigure]]:
 
 
 def measure(rounds: int) -> Iterator[Row]:
-    """Measure every live figure: the kernel's seconds per move, and those of a slider with ready-made pictures."""
+    """Measure the kernel's seconds per move for every live figure, and for a slider with ready-made pictures."""
     nothing: list[float] = []
     for name, build in tqdm(live_figures().items(), desc="live figures", leave=False):
         ours, ready = asyncio.run(moves_of(build, 2 * rounds))

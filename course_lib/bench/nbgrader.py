@@ -26,7 +26,7 @@ Points = dict[str, float]  # by exercise
 
 
 def quiet(folder: Path) -> dict[str, str]:
-    """Return an environment in which a program finds the course, uses one thread and writes nothing to the user's home."""
+    """Return an environment in which a program finds the course, uses one thread and leaves the user's home alone."""
     places = {name: str(folder / "home") for name in ("HOME", "IPYTHONDIR", "MPLCONFIGDIR")}
     places |= {f"JUPYTER_{name}_DIR": str(folder / "home" / name) for name in ("CONFIG", "DATA", "RUNTIME")}
     (folder / "home").mkdir(parents=True, exist_ok=True)

@@ -15,9 +15,9 @@ from course_lib.course.files import ASSETS, read_json, write_whole
 class Row:
     """One ratio.
 
-    what: our code that was timed. beside: the peer, or the limit of the machine. ratio: how many times as fast our code
-    is, or the fraction of the limit that it reaches; in seconds with `sign` "s", in bytes with "B". least, most: the
-    goal, if there is one. seconds: our median time for one `unit`. note: advice for judging the ratio.
+    what: our code that was timed. beside: the peer, or the limit of the machine. ratio: our speed divided by the
+    peer's, or by the limit; in seconds with `sign` "s", in bytes with "B". least, most: the goal, if there is one.
+    seconds: our median time for one `unit`. note: advice for judging the ratio.
     """
 
     part: str
@@ -131,7 +131,7 @@ def duration(seconds: float) -> str:
 TABLE_BEGIN, TABLE_END = "<!-- bench: written by `python -m course_lib refresh` -->", "<!-- end of bench -->"
 
 
-# README.md uses plain words for terms that a chapter would first explain.
+# README.md replaces short names, which only the chapters explain, by plain words.
 README_WORDS = {
     "transformers": "`transformers`",
     "nanoGPT-shaped": "a model built like nanoGPT’s",
@@ -146,8 +146,8 @@ README_WORDS = {
 def readme(text: str, report: Report) -> str:
     """Return README.md's text with a new table of the rows that have a goal; it leaves out the goals themselves.
 
-    A row that compares our code with itself comes from a separate run, whose times differ from those of the rows above.
-    Its time is left out, so that no reader divides times of two runs.
+    A row that compares our code with itself comes from a separate run, whose times differ from the rows above. Its time
+    is left out, so that no reader divides times of two runs.
     Errors: ValueError if a line before or after the table is missing.
     """
     before, begin, rest = text.partition(TABLE_BEGIN)

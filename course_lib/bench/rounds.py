@@ -40,7 +40,7 @@ class Contest:
         return statistics.median(self.seconds[name])
 
     def times_as_fast(self, name: str, other: str) -> Spread:
-        """Return how many times as fast `name` is as `other`: the spread of the ratios within each round.
+        """Return the speed of `name` divided by that of `other`: the spread of the ratios within each round.
 
         A disturbance of a full round cancels out."""
         return spread([theirs / ours for ours, theirs in zip(self.seconds[name], self.seconds[other], strict=True)])

@@ -125,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
         while True:
             try:
                 return lab.wait()
-            except KeyboardInterrupt:  # JupyterLab has received it, too, and asks for confirmation
+            except KeyboardInterrupt:  # JupyterLab has also received it, and asks for confirmation
                 continue
 
 

@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def report_figures(figures, shipped: dict) -> None:
-    """Print a table that compares this model's `TinytownFigures` with those of the shipped model."""
+    """Print a table that compares this model's `TinytownFigures` with the shipped model's."""
     print(f"\n{'on held-out stories':<28}{'this model':>32}{'shipped':>32}")
     for field in fields(figures):
         now, then = getattr(figures, field.name), shipped.get(field.name, "not measured")

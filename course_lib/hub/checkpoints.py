@@ -1,7 +1,7 @@
 """Checkpoints: build one of our models from tensors that were trained elsewhere.
 
 Chapter 15. Loading a checkpoint mostly renames tensors, and sometimes transposes a matrix. A part must never silently
-keep its random initialisation. The loaders therefore check that they use every tensor and fill every part.
+keep its random initialization. The loaders therefore check that they use every tensor and fill every part.
 """
 
 import re
@@ -41,8 +41,8 @@ def assemble(
     Args:
         tensors: the weights, under their original names. source: where they are from, for the error.
         theirs: maps our name of a tensor to its original name; by default the two are equal.
-    Errors: ValueError if tensors are missing, unknown, of a wrong shape, or differ from the tensor to which they are
-        tied. Also if a tensor contains NaN or infinite numbers, or has a dtype that our models do not support.
+    Errors: ValueError if a tensor is missing, unknown, of a wrong shape, or differs from its tied partner. Also if a
+        tensor contains NaN or infinite numbers, or has a dtype that our models do not support.
     """
     if config.n_layers > len(tensors):  # a damaged config may ask for so many blocks that building takes forever
         raise ValueError(f"{source} has n_layers={config.n_layers} in its config, but only {len(tensors)} tensors")

@@ -20,7 +20,7 @@ def as_ours(family: str, name: str, tensor: Tensor, config: TransformerConfig) -
 
 
 def _gpt2(name: str, tensor: Tensor, config: TransformerConfig) -> dict[str, Tensor]:
-    """Transpose GPT-2's linear layers from (in, out) to our (out, in), and split its single matrix for q, k and v."""
+    """Transpose GPT-2's linear layers to our (out, in), and split its single matrix for q, k and v."""
     if re.fullmatch(r"h\.\d+\.(attn|mlp)\.c_\w+\.weight", name):
         tensor = tensor.T
     if ".c_attn." in name:

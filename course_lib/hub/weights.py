@@ -98,7 +98,7 @@ def source(name: str) -> Source:
 
 
 def state(name: str) -> str:
-    """Return "here", "not here", or "damaged" if only some files are there or a file is wrong."""
+    """Return "here", "not here", or "damaged" if a file is wrong or only some files exist."""
     folder, files = cache() / name, source(name).files
     if not any((folder / kept).exists() for kept in files):
         return "not here"
