@@ -1,8 +1,8 @@
-"""Bench: how fast the library is, beside what a learner would use instead, and beside what the machine can do at most.
+"""Bench: the speed of the library, compared with the alternatives and with the limits of the machine.
 
-`python -m course_lib bench` runs it. Every figure is a ratio of two times that were taken in turns within one run:
-`rounds` takes them, `machine` says what the machine can do and whether it is quiet enough, `peers` holds the models
-that ours is measured against, `report` writes table, picture and file. Each other module measures one part.
+`python -m course_lib bench` runs it. Every figure is a ratio of two times that one run measures in turns. `rounds`
+takes the times, `machine` measures the machine's limits and checks that it is quiet enough, and `peers` has the models
+for comparison. `report` writes the table, the picture and the file. Each of the other modules measures one part.
 """
 
 PARTS = (
@@ -14,4 +14,4 @@ PARTS = (
     "import",
     "course",
     "memory",
-)  # as they are run and shown
+)  # in the order in which they run and are shown

@@ -1,4 +1,4 @@
-"""Attention beside `nn.MultiheadAttention`: forward and backward, for short and long texts."""
+"""Our attention compared with `nn.MultiheadAttention`: forward and backward, for short and long texts."""
 
 from collections.abc import Callable, Iterator
 
@@ -14,7 +14,7 @@ D_MODEL, N_HEADS = 256, 4
 
 
 def pair(d_model: int = D_MODEL, n_heads: int = N_HEADS) -> tuple[MultiHeadAttention, nn.MultiheadAttention]:
-    """Return ours and PyTorch's, with the same weights."""
+    """Return our attention layer and PyTorch's, with the same weights."""
     torch.manual_seed(0)
     theirs = nn.MultiheadAttention(d_model, n_heads, batch_first=True)
     ours = MultiHeadAttention(d_model, n_heads)
@@ -28,7 +28,7 @@ def pair(d_model: int = D_MODEL, n_heads: int = N_HEADS) -> tuple[MultiHeadAtten
 
 
 def passes(T: int) -> dict[str, Callable[[], Tensor]]:
-    """Return both causal passes over T tokens, forward and backward."""
+    """Return a forward and backward pass over T tokens for each of the two layers, both causal."""
     ours, theirs = pair()
     x = torch.randn(1, T, D_MODEL, requires_grad=True)
     mask = nn.Transformer.generate_square_subsequent_mask(T)
@@ -45,12 +45,12 @@ def passes(T: int) -> dict[str, Callable[[], Tensor]]:
 
 
 def repeated(function: Callable[[], object], n: int) -> Callable[[], object]:
-    """Return a function that calls another n times: what is short is timed in a row."""
+    """Return a function that calls another n times, because a single short call is hard to time."""
     return lambda: [function() for _ in range(n)]
 
 
 def measure(rounds: int) -> Iterator[Row]:
-    """Measure every length, four times as many runs for the short ones."""
+    """Measure every length, with four times the runs for short texts."""
     for T in LENGTHS:
         repeats = max(1, 4096 // T)
         contest = in_turns(

@@ -1,4 +1,4 @@
-"""The course itself: how long each notebook takes, one after the other and two at a time."""
+"""The running time of the course's notebooks, one after the other and two at a time."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from course_lib.bench.rounds import spread
 from course_lib.course.contents import CHAPTERS
 
 HOME = Path(__file__).resolve().parents[2]
-EACH, TRAINING = 30.0, 90.0  # seconds that a notebook may take; where a chapter trains
+EACH, TRAINING = 30.0, 90.0  # seconds allowed for a notebook, and for one that trains
 RUN = """
 import sys, nbformat, nbclient
 notebook = nbformat.read(sys.argv[1], as_version=4)
@@ -23,7 +23,7 @@ nbclient.NotebookClient(notebook, timeout=600, resources={"metadata": {"path": s
 
 
 def seconds_of(notebook: Path) -> float:
-    """Run a notebook in a kernel of its own, and leave the file as it is; return the seconds."""
+    """Run a notebook in its own kernel without changing the file; return the seconds."""
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", RUN, str(notebook), str(notebook.parent)], check=True, capture_output=True)
     return time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""Writing beside its peers: 128 tokens, one at a time, with the cache."""
+"""Generation compared with its peers: 128 tokens, one at a time, with the cache."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -18,15 +18,15 @@ from course_lib.gpt import DecoderOnly
 from course_lib.linear import fast
 from course_lib.sampling import generate
 
-TOKENS = 128  # written per run
+TOKENS = 128  # generated per run
 PROMPT = torch.tensor([[464]])
-FEW = 16  # tokens for the loop without a cache, whose time grows with the square of the text
+FEW = 16  # tokens for the loop without a cache, whose time grows quadratically
 
 
 class BareWeights:
-    """Every matrix that a token meets, multiplied with one vector, and nothing else: the least that writing takes.
+    """Only the matrix–vector products of a model's linear layers: a lower bound on the time of generation.
 
-    multiply: how; by the model's own layers unless given. `bytes`: what one token reads.
+    multiply: computes a product; by default, with the model's layers. `bytes`: the number of bytes read per token.
     """
 
     def __init__(self, model: DecoderOnly, multiply: Callable[[nn.Linear, Tensor], Tensor] = lambda W, x: W(x)):
@@ -43,14 +43,16 @@ class BareWeights:
 
 
 def writer(model: nn.Module, tokens: int | None = None, rows: int = 1) -> Callable[[], object]:
-    """Return a function that writes greedily with `generate`: TOKENS unless given, so many texts at once."""
+    """Return a function that generates `tokens` (by default TOKENS) greedily, for `rows` texts at once."""
     tokens, ids = TOKENS if tokens is None else tokens, PROMPT.repeat(rows, 1)
     return lambda: generate(model, ids, tokens, temperature=0)
 
 
 def measure(rounds: int) -> Iterator[Row | Point]:
-    """Measure GPT-2 small's shape: against transformers and the bare weights, in bfloat16 and int8, in a batch, by
-    speculation, and how the time per token grows with the text."""
+    """Measure generation in GPT-2 small's shape.
+
+    The rows compare ours with transformers, with the bare weights and with a loop without a cache. Further rows cover
+    bfloat16 and int8, a batch, and speculative decoding."""
     config = PRESETS["gpt2"]
     models = same_weights(config)
     ours, theirs = fast(models["ours"]).eval(), models["transformers"].model.eval()
@@ -88,13 +90,13 @@ def measure(rounds: int) -> Iterator[Row | Point]:
 
 
 def point(name: str, config: TransformerConfig, size: int, weights: int, seconds: float) -> Point:
-    """Return one token on the roofline: it reads the weights once, and half of what the cache holds at the end."""
+    """Return the roofline's point for one token, which reads the weights once, and on average half the final cache."""
     cache = kv_cache_bytes(config, TOKENS // 2, 1, size)
     return Point(name, forward_flops(config, 1, S=None, cached=TOKENS // 2), weights + cache, seconds)
 
 
 def lighter(ours: DecoderOnly, config: TransformerConfig, rounds: int) -> Iterator[Row | Point]:
-    """Measure the same model in bfloat16 and in bytes, beside itself in float32."""
+    """Compare the model in bfloat16 and in int8 with the same model in float32."""
     half, bytes_ = fast(DecoderOnly(config)).to(torch.bfloat16).eval(), to_int8(ours)
     half.load_state_dict(ours.state_dict())
     contest = in_turns(
@@ -108,7 +110,7 @@ def lighter(ours: DecoderOnly, config: TransformerConfig, rounds: int) -> Iterat
 
 
 def batches(ours: DecoderOnly, rounds: int, B: int = 16) -> Iterator[Row]:
-    """Measure a batch: the weights are read once for all of its rows."""
+    """Measure a batch, which reads the weights once for all its rows."""
     contest = in_turns({"batch": writer(ours, TOKENS // 4, B), "one": writer(ours, TOKENS // 4)}, rounds, "a batch")
     ratio = contest.times_as_fast("batch", "one")
     each = contest.of("batch") / (B * TOKENS // 4)
@@ -117,10 +119,10 @@ def batches(ours: DecoderOnly, rounds: int, B: int = 16) -> Iterator[Row]:
 
 
 def speculation(ours: DecoderOnly, rounds: int, k: int = 4) -> Iterator[Row]:
-    """Measure speculative decoding at both ends: a draft whose guesses are always kept, and one that is never right.
+    """Measure speculative decoding in its two extremes: a draft that is always right, and a draft that never is.
 
-    The draft has one layer and the model's own embedding; as weights are random here, it guesses what the model would
-    say only by being told: `Told` reads it from the text that the model writes.
+    The weights are random here, so no real draft could predict the model's output. `Told` therefore reads its guesses
+    from a prepared text.
     """
     text = cast(Tensor, generate(ours, PROMPT, TOKENS, temperature=0))
     for what, answers in (("all guesses kept", text), ("no guess kept", (text + 1) % ours.config.vocab_size)):
@@ -140,14 +142,14 @@ def speculation(ours: DecoderOnly, rounds: int, k: int = 4) -> Iterator[Row]:
 
 
 class Told(nn.Module):
-    """A draft that costs nothing: it says after every token what stands next in a text that it was given, (1, T)."""
+    """A draft that takes no time: it predicts each next token by reading it from a given text, (1, T)."""
 
     def __init__(self, config: TransformerConfig, text: Tensor):
         super().__init__()
         self.config, self.text = config, text
 
     def new_cache(self) -> list[tuple[KVCache, KVCache]]:
-        """Return what counts the tokens that it has been shown."""
+        """Return a cache that only counts the tokens read so far."""
         return [(KVCache(), KVCache())]
 
     def forward(self, ids: Tensor, cache: Sequence[tuple[KVCache, KVCache]]) -> Tensor:

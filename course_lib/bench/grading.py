@@ -1,4 +1,4 @@
-"""Grading: seconds per check in a notebook, per submission of a class, and beside nbgrader where that is there."""
+"""Grading: seconds per check in a notebook and per submission of a class, compared with nbgrader if it is installed."""
 
 import json
 import shutil
@@ -19,12 +19,12 @@ from course_lib.bench.rounds import in_turns, spread
 SOLUTIONS, EXERCISES_FOLDER = nbgrader.ROOT / "solutions", nbgrader.ROOT / "exercises"
 NOTEBOOK = "03_masks.ipynb"  # a chapter of plain exercises
 CLASS = 10  # submissions
-CHECK = 0.3  # seconds that the check of a plain exercise may take after the first
-PLAIN = "code"  # the kind of exercises that train nothing
+CHECK = 0.3  # seconds allowed for the check of a plain exercise, after the first check
+PLAIN = "code"  # the kind of exercise without training
 
 
 def checks() -> dict[str, Callable[[], object]]:
-    """Return, by id, what checks the reference's own answer to each plain exercise of the first chapters."""
+    """Return a check of the reference answer, by id, for each plain exercise of the first chapters."""
     from course_lib.grading import EXERCISES, grade
 
     plain = [each for each in EXERCISES.values() if each.kind == PLAIN]
@@ -32,7 +32,7 @@ def checks() -> dict[str, Callable[[], object]]:
 
 
 def hand_in(folder: Path, learners: int) -> None:
-    """Write a class: the solutions of one chapter, each with a comment of its own, so that no two are equal."""
+    """Write the submissions of a class: one chapter's solutions, each with a different comment so that no two match."""
     for i in range(learners):
         notebook = nbformat.read(SOLUTIONS / NOTEBOOK, as_version=4)
         for cell in notebook.cells:
@@ -62,7 +62,7 @@ def grader(handed_in: Path, scratch: Path, jobs: int) -> Callable[[], None]:
 
 
 def measure(rounds: int) -> Iterator[Row]:
-    """Measure checks, a class, a class of twice the size, and nbgrader on the same class where NBGRADER_PYTHON is."""
+    """Measure checks, a class, a class of twice the size, and nbgrader on the same class if it is installed."""
     taken = in_turns(checks(), rounds, "checks")
     medians = sorted((taken.of(name), name) for name in taken.seconds)
     slowest = f"the slowest: {medians[-1][1]}, {medians[-1][0]:.2f} s"
@@ -88,7 +88,7 @@ def measure(rounds: int) -> Iterator[Row]:
 
 
 def theirs(scratch: Path) -> Callable[[], object]:
-    """Return a function that lets nbgrader grade the same class, in a course that it has not graded yet."""
+    """Return a function that grades the same class with nbgrader, from scratch each time."""
     course = nbgrader.Nbgrader(scratch / "nbgrader", [EXERCISES_FOLDER / NOTEBOOK])
     for place in sorted((scratch / "class").iterdir()):
         course.hand_in(place.name, [place / NOTEBOOK])

@@ -1,4 +1,4 @@
-"""What `import course_lib` adds to torch's own import, each time in a fresh process."""
+"""The time that `import course_lib` adds to the import of torch, measured in fresh processes."""
 
 import subprocess
 import sys
@@ -14,22 +14,22 @@ ENTRIES = {
     "check": "from course_lib.grading import check",
     "live figures": "from course_lib.chapters.attention import widgets",
 }
-MOST = 0.1  # seconds that an entry may add
+MOST = 0.1  # seconds allowed for an entry
 HOME = Path(__file__).resolve().parents[2]
 
 
 def starter(code: str) -> Callable[[], object]:
-    """Return a function that runs code in a fresh Python, whose folder is the repository's."""
+    """Return a function that runs code in a fresh Python process, in the repository's folder."""
     return lambda: subprocess.run([sys.executable, "-c", code], check=True, cwd=HOME)
 
 
 def added(contest: Contest, name: str, base: str) -> Spread:
-    """Return the seconds that `name` takes beyond `base`, round by round."""
+    """Return the spread of the extra seconds that `name` takes compared with `base`, over the rounds."""
     return spread([own - other for own, other in zip(contest.seconds[name], contest.seconds[base], strict=True)])
 
 
 def measure(rounds: int) -> Iterator[Row]:
-    """Measure every entry. The ratio is what it adds to `import torch`, in seconds."""
+    """Measure every entry. A row's ratio is the time that the entry adds to `import torch`, in seconds."""
     contestants = {"torch": starter("import torch")}
     contestants |= {name: starter(f"import torch; {code}") for name, code in ENTRIES.items()}
     contest = in_turns(contestants, rounds, "imports")

@@ -1,4 +1,4 @@
-"""How long live figures take: what the kernel does between the message of a control and the picture that it sends."""
+"""The speed of live figures: the kernel's time from a control's message to the new picture."""
 
 import asyncio
 import inspect
@@ -17,7 +17,7 @@ from course_lib.live.figure import LiveFigure, light_png
 
 
 def live_figures() -> dict[str, Callable[[], LiveFigure]]:
-    """Return "chapter.function" -> what builds it, for the live figures that nothing has to be handed to."""
+    """Return "chapter.function" -> the function, for the live figures that need no arguments."""
     found: dict[str, Callable[[], LiveFigure]] = {}
     for chapter in CHAPTERS:
         module = chapter.part("widgets")
@@ -33,7 +33,7 @@ def live_figures() -> dict[str, Callable[[], LiveFigure]]:
 
 
 def measure(rounds: int) -> Iterator[Row]:
-    """Measure every live figure: the kernel's part of a move, in seconds, and that of a slider that does nothing."""
+    """Measure the kernel's seconds per move for every live figure, and for a slider with ready-made pictures."""
     nothing: list[float] = []
     for name, build in tqdm(live_figures().items(), desc="live figures", leave=False):
         ours, ready = asyncio.run(moves_of(build, 2 * rounds))
@@ -43,19 +43,19 @@ def measure(rounds: int) -> Iterator[Row]:
 
 
 async def moves_of(build: Callable[[], LiveFigure], moves: int) -> tuple[list[float], list[float]]:
-    """Time moves of a live figure, in turns with a slider that sends one of two ready-made pictures of its size.
+    """Time moves of a live figure, in turns with a slider that sends one of two ready-made pictures of the same size.
 
-    No browser takes part, whose share is the same for both.
+    There is no browser in this measurement; it would add the same time to both.
 
     Args:
-        build: of `live_figures()`. moves: over the values of all its controls, at least 1.
+        build: a value of `live_figures()`. moves: the number of moves over all controls, at least 1.
 
-    Returns: the seconds of each move: the figure's, and those of the other slider.
+    Returns: the seconds of each move, for the figure and for the other slider.
     """
     require_at_least_one(moves=moves)
     live = build()
     slide, picture = widgets.IntSlider(), widgets.Image()
-    ready = [light_png(live.figure), light_png(live.figure) + b" "]  # what follows a PNG's end is not read
+    ready = [light_png(live.figure), light_png(live.figure) + b" "]  # readers ignore bytes after a PNG's end
     slide.observe(lambda change: setattr(picture, "value", ready[change.new % 2]), names="value")
     changes = _changes(list(live._controls.values()))
     ours, nothing = [], []
@@ -63,15 +63,15 @@ async def moves_of(build: Callable[[], LiveFigure], moves: int) -> tuple[list[fl
         ours.append(_timed(*next(changes)))
         nothing.append(_timed(slide, 1 - i % 2))
     live.close()
-    return ours[1:], nothing[1:]  # the first builds what is kept
+    return ours[1:], nothing[1:]  # the first move fills caches
 
 
 def _changes(controls: list[widgets.Widget]) -> Iterator[tuple[widgets.Widget, Any]]:
-    """Give controls in turn, each with a value that the page would send: the next step, or back."""
+    """Yield the controls in turn, each with the next value that the page would send, or the first after the last."""
     while True:
         for control in controls:
             state = control.get_state()
-            if "index" in state:  # of a list
+            if "index" in state:  # a list of options
                 yield control, {"index": (state["index"] + 1) % len(control.options)}
             elif isinstance(state["value"], bool):
                 yield control, {"value": not state["value"]}
@@ -81,7 +81,7 @@ def _changes(controls: list[widgets.Widget]) -> Iterator[tuple[widgets.Widget, A
 
 
 def _timed(control: widgets.Widget, value: Any) -> float:
-    """Return the seconds that a control's message takes, as the kernel takes it in."""
+    """Return the seconds that the kernel takes to handle a control's message."""
     before = time.perf_counter()
     control.set_state(value if isinstance(value, dict) else {"value": value})
     return time.perf_counter() - before

@@ -1,4 +1,4 @@
-"""The machine: what it is, what it can do at most, and whether it is quiet enough for its times to mean anything."""
+"""The machine: its description, its limits, and a check that it is quiet enough to measure times."""
 
 import os
 import platform
@@ -10,17 +10,17 @@ from pathlib import Path
 import psutil
 import torch
 
-BUSY = 0.10  # of all cores: with more in the hands of other programs, the figures mean nothing
-LOOK = 1.0  # seconds for which it is looked at before anything is measured
-SIDE = 2048  # of the matrices whose product tells the matmul rate: large enough to keep every core busy
+BUSY = 0.10  # fraction of all cores; if other programs use more, the figures mean nothing
+LOOK = 1.0  # seconds of observation before the first measurement
+SIDE = 2048  # of the matrices for the matmul rate: large enough to keep every core busy
 
 
 class TooBusy(RuntimeError):
-    """Other programs take so much of the machine that times mean nothing."""
+    """Raised when other programs use so much of the machine that times mean nothing."""
 
 
 def describe() -> dict[str, str | int]:
-    """Return what a reader needs to judge figures by: processor, cores, threads, versions, date."""
+    """Return the facts that a reader needs to judge the figures: processor, cores, threads, versions, date."""
     versions = {name: metadata.version(name) for name in ("torch", "transformers")}
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
     return {
@@ -36,7 +36,7 @@ def describe() -> dict[str, str | int]:
 
 
 def _processor() -> str:
-    """Return the processor's name and the number formats that its instructions know."""
+    """Return the processor's name and the instruction sets that matter for matrix products."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:  # not a Linux machine
@@ -50,40 +50,40 @@ def _processor() -> str:
 
 
 class Watch:
-    """Watch what other programs take of the processor, from the moment when it is made.
+    """A watch on the processor time of other programs, which starts when you create it.
 
-    `others()` is their share of all cores since then, 0 … 1. What this process and its children compute is its own.
+    `others()` is their fraction of all cores since then, 0 … 1. This process and its children do not count.
     """
 
     def __init__(self) -> None:
         self._began, self._all, self._own = time.monotonic(), _busy(), _own()
 
     def others(self) -> float:
-        """Return the share of all cores that others have taken, time stolen by other virtual machines included."""
+        """Return the fraction of all cores that others have used, including time stolen by other virtual machines."""
         whole = (os.cpu_count() or 1) * max(time.monotonic() - self._began, 1e-9)
         return min(1.0, max(0.0, (_busy() - self._all) - (_own() - self._own)) / whole)
 
 
 def _busy() -> float:
-    """Return the seconds for which cores have worked, for anybody, since the machine was started."""
+    """Return the busy seconds of all cores since the machine started, for all programs together."""
     times = psutil.cpu_times()._asdict()
     return sum(seconds for name, seconds in times.items() if name not in ("idle", "iowait", "guest", "guest_nice"))
 
 
 def _own() -> float:
-    """Return the seconds for which this process and its children have computed, those that have ended included."""
+    """Return the processor time of this process and its children in seconds, including children that have ended."""
     own = psutil.Process()
     total = sum(own.cpu_times()[:4])
     for child in own.children(recursive=True):
         try:
             total += sum(child.cpu_times()[:4])
-        except psutil.Error:  # it has just ended: its parent's clock has it now
+        except psutil.Error:  # the child has just ended, so its parent's times include it
             continue
     return total
 
 
 def require_quiet(watch: Watch, when: str) -> float:
-    """Raise TooBusy if others took more than a tenth of the cores while `watch` watched; otherwise return their share.
+    """Raise TooBusy if others have used more than a tenth of the cores since `watch` began; else return their fraction.
 
     when: "before measuring" or "while measuring", for the message.
     """
@@ -97,16 +97,16 @@ def require_quiet(watch: Watch, when: str) -> float:
 
 
 def look_before(seconds: float = LOOK) -> float:
-    """Watch for a while, without doing anything; raise TooBusy as `require_quiet` does."""
+    """Watch the idle machine for some seconds and return the others' fraction. Errors: as in `require_quiet`."""
     watch = Watch()
     time.sleep(seconds)
     return require_quiet(watch, "before measuring")
 
 
 class Matmul:
-    """A product of two square matrices, the densest work that there is: its rate is the machine's limit for training.
+    """A product of two square matrices, whose rate is the machine's limit for training.
 
-    Calling it computes the product once; `flops` is what that takes, 2 · side³.
+    Calling it computes the product once, which takes `flops` = 2 · side³ operations.
     """
 
     def __init__(self, dtype: torch.dtype = torch.float32, side: int = SIDE, device: str = "cpu"):

@@ -1,4 +1,4 @@
-"""What an open chapter takes of a machine's memory: for whoever serves the course to a class."""
+"""The memory that an open chapter takes, for teachers who run the course on a server."""
 
 import subprocess
 import sys
@@ -15,18 +15,19 @@ from course_lib.bench.rounds import spread
 from course_lib.course.contents import CHAPTERS
 from course_lib.course.files import COURSE
 
-OPEN = (0, 2, 4, 12, 13)  # the first, and four that hold models, figures and trainings
-READY = "is running at"  # what a server prints once it listens
+OPEN = (0, 2, 4, 12, 13)  # the first chapter, and four with models, figures and training runs
+READY = "is running at"  # a server prints this when it listens
 
 
 def kernel_bytes(notebook: Path) -> tuple[int, int]:
-    """Run a notebook and return what its kernel holds: the most after any cell, and at the end what no other process
-    shares with it. The file stays as it is."""
+    """Run a notebook and return its kernel's memory: the maximum after any cell, and the unshared memory at the end.
+
+    The file does not change."""
     read = nbformat.read(notebook, as_version=4)
     client = NotebookClient(read, timeout=600, resources={"metadata": {"path": str(notebook.parent)}})
     most = 0
     with client.setup_kernel():
-        kernel = psutil.Process(client.km.provisioner.pid)  # type: ignore[union-attr]  # of a kernel that runs here
+        kernel = psutil.Process(client.km.provisioner.pid)  # type: ignore[union-attr]  # a local kernel has a pid
         for number, cell in enumerate(read.cells):
             client.execute_cell(cell, number)
             most = max(most, kernel.memory_info().rss)
@@ -34,7 +35,7 @@ def kernel_bytes(notebook: Path) -> tuple[int, int]:
 
 
 def server_bytes() -> int:
-    """Start JupyterLab in an empty folder, and return what its server holds as soon as it listens."""
+    """Start JupyterLab in an empty folder, and return the memory of its server as soon as it listens."""
     command = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--ServerApp.port=0", "--allow-root"]
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -51,7 +52,7 @@ def server_bytes() -> int:
 
 
 def measure(rounds: int) -> Iterator[Row]:
-    """Measure the server and some chapters, each once: a kernel's memory hardly differs from run to run."""
+    """Measure the server and some chapters, each only once because a kernel's memory hardly differs between runs."""
     yield Row("memory", "JupyterLab's server", "", spread([server_bytes()]), sign="B")
     opened = [(f"chapter {number}", "notebooks", number) for number in OPEN]
     for what, part, number in [*opened, ("exercises of chapter 2, unsolved", "exercises", 2)]:

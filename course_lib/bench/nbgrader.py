@@ -1,7 +1,7 @@
-"""nbgrader, beside which our grader is measured, in a course of its own.
+"""nbgrader in a separate course, for comparison with our grader.
 
-nbgrader is no requirement of the course. Give it an environment of its own that has the course's packages, too, and
-name the Python of that environment:
+The course does not require nbgrader. Install it in a separate environment together with the course's packages, and set
+NBGRADER_PYTHON to the Python of that environment:
 
     python3 -m venv elsewhere && elsewhere/bin/python -m pip install -r requirements.txt -e . nbgrader
     NBGRADER_PYTHON=elsewhere/bin/python .venv/bin/python -m course_lib bench grade
@@ -19,14 +19,14 @@ import nbformat
 from course_lib.course.record import IN_MEMORY
 from course_lib.grading.page.package import for_nbgrader
 
-ROOT = Path(__file__).resolve().parents[2]  # where the package lies that nbgrader's notebooks import
+ROOT = Path(__file__).resolve().parents[2]  # nbgrader's notebooks import course_lib from here
 ASSIGNMENT = "course"
 CELL_SECONDS = 180
 Points = dict[str, float]  # by exercise
 
 
 def quiet(folder: Path) -> dict[str, str]:
-    """An environment in which a program finds the course, computes with one thread and writes nothing at home."""
+    """Return an environment in which a program finds the course, uses one thread and leaves the user's home alone."""
     places = {name: str(folder / "home") for name in ("HOME", "IPYTHONDIR", "MPLCONFIGDIR")}
     places |= {f"JUPYTER_{name}_DIR": str(folder / "home" / name) for name in ("CONFIG", "DATA", "RUNTIME")}
     (folder / "home").mkdir(parents=True, exist_ok=True)
@@ -35,14 +35,14 @@ def quiet(folder: Path) -> dict[str, str]:
 
 
 def nbgrader_python() -> str | None:
-    """The Python that has nbgrader: NBGRADER_PYTHON, or this one; None if there is none."""
+    """Return the Python with nbgrader: NBGRADER_PYTHON, or this Python; None if it cannot import nbgrader."""
     python = os.environ.get("NBGRADER_PYTHON", sys.executable)
     seen = subprocess.run([python, "-c", "import nbgrader"], capture_output=True)
     return str(Path(python).absolute()) if seen.returncode == 0 else None
 
 
 class Nbgrader:
-    """A course of nbgrader in `folder`, with the exercises as one assignment, made as a teacher makes it."""
+    """An nbgrader course in `folder`, with the exercises as one assignment, set up like a teacher's."""
 
     def __init__(self, folder: Path, exercises: Sequence[Path]):
         self.folder = folder
@@ -60,19 +60,19 @@ class Nbgrader:
         self._run("generate_assignment", ASSIGNMENT)
 
     def hand_in(self, learner: str, notebooks: Sequence[Path]) -> None:
-        """Notebooks that were begun as the released ones: their checks carry nbgrader's marks."""
+        """Submit a learner's notebooks. They must come from the released ones, which have nbgrader's cell marks."""
         place = self.folder / "submitted" / learner / ASSIGNMENT
         place.mkdir(parents=True)
         for path in notebooks:
             self._write(nbformat.read(path, as_version=4), place / path.name)
 
     def autograde(self) -> dict[str, Points]:
-        """Grade what was handed in: points by learner and exercise."""
+        """Grade the submissions; return points by learner and exercise."""
         self._run("autograde", ASSIGNMENT)
         return json.loads(self._python(GRADES, ASSIGNMENT))
 
     def validate(self, notebook: Path) -> str:
-        """What a learner reads who asks nbgrader whether a notebook is right."""
+        """Return the text that nbgrader shows a learner who validates a notebook."""
         return self._run("validate", str(notebook))
 
     def _write(self, notebook: nbformat.NotebookNode, path: Path) -> None:
@@ -83,7 +83,7 @@ class Nbgrader:
 
     def _python(self, code: str, *arguments: str) -> str:
         environment = quiet(self.folder)
-        environment["PATH"] = os.pathsep.join([str(Path(self.python).parent), environment["PATH"]])  # it calls alembic
+        environment["PATH"] = os.pathsep.join([str(Path(self.python).parent), environment["PATH"]])  # it runs alembic
         command = [self.python, "-c", code, *arguments]
         seen = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True)
         if seen.returncode:

@@ -1,7 +1,7 @@
-"""Peers: the models that a learner would use instead, of the same shape and with the same weights as ours.
+"""Peers: alternative models with the same shape and weights as ours.
 
-Each computes the same function, so that what differs is the time alone. A peer is called as ours is: peer(ids, targets)
--> (logits, loss).
+Each computes the same function, so that only the time differs. The call is the same as for our model: peer(ids,
+targets) -> (logits, loss).
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from course_lib.pretrained import from_hf_state_dict
 
 
 class FusedBlock(nn.Module):
-    """A block in the manner of nanoGPT: one matrix for queries, keys and values, one kernel for the attention."""
+    """A block like nanoGPT's: one matrix for queries, keys and values, and one kernel for attention."""
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
@@ -40,7 +40,7 @@ class FusedBlock(nn.Module):
 
 
 class FusedGPT(nn.Module):
-    """A GPT in the manner of nanoGPT: the fewest kernels that plain PyTorch needs."""
+    """A GPT like nanoGPT, with as few kernels as plain PyTorch allows."""
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
@@ -60,7 +60,7 @@ class FusedGPT(nn.Module):
 
 
 class BuiltInGPT(nn.Module):
-    """A GPT from PyTorch's own `nn.TransformerEncoder`, with its causal mask."""
+    """A GPT built from PyTorch's `nn.TransformerEncoder`, with its causal mask."""
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
@@ -89,7 +89,7 @@ class BuiltInGPT(nn.Module):
 
 
 class HuggingFaceGPT(nn.Module):
-    """`transformers`' GPT-2, in its default settings but for dropout, which is off everywhere here."""
+    """GPT-2 from `transformers`, with its default settings except dropout, which is off for all models here."""
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
@@ -116,7 +116,7 @@ class HuggingFaceGPT(nn.Module):
         return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-# What the parts of our model are called in the two peers above. "qkv" holds three of ours, one below the other.
+# The names of our parts in two of the peers above. "qkv" stacks three of our matrices.
 _TOP = {"token_embedding": "tokens", "positions": "positions", "final_norm": "norm", "output": "output"}
 _FUSED = {
     "norm1": "norm1",
@@ -135,9 +135,9 @@ _BUILT_IN = {
 
 
 def same_weights(config: TransformerConfig, seed: int = 0) -> dict[str, Any]:
-    """Return ours and its peers by name, all with the same weights.
+    """Return our model and its peers by name, all with the same weights.
 
-    config: of GPT-2's kind: learned positions, gelu_tanh, LayerNorm before each branch, biases, tied embeddings.
+    config: as in GPT-2, with learned positions, gelu_tanh, LayerNorm before each branch, biases and tied embeddings.
     """
     torch.manual_seed(seed)
     theirs = HuggingFaceGPT(config)
@@ -169,7 +169,7 @@ KINDS = ("weight", "bias")
 
 
 class PlainLoop:
-    """Greedy writing as a first program does it: the whole text is read again for every token, nothing is kept."""
+    """Greedy generation without a cache: the model reads the full text again for every token."""
 
     def __init__(self, model: DecoderOnly):
         self.model = model

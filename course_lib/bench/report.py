@@ -1,4 +1,4 @@
-"""What was measured, as a table, a picture and a file."""
+"""The report of a run, as a table, a picture and a file."""
 
 import json
 import textwrap
@@ -15,9 +15,9 @@ from course_lib.course.files import ASSETS, read_json, write_whole
 class Row:
     """One ratio.
 
-    what: what was timed, of ours. beside: against whom, or which limit of the machine. ratio: how many times as fast
-    ours is, or the share of a limit that it reaches; with `sign` "s" it is in seconds, with "B" in bytes. least, most:
-    the goal, if there is one. seconds: our median time, of one `unit`. note: what a reader must know to judge it.
+    what: our code that was timed. beside: the peer, or the limit of the machine. ratio: our speed divided by the
+    peer's, or by the limit; in seconds with `sign` "s", in bytes with "B". least, most: the goal, if there is one.
+    seconds: our median time for one `unit`. note: advice for judging the ratio.
     """
 
     part: str
@@ -33,14 +33,14 @@ class Row:
 
     @property
     def goal(self) -> str:
-        """Return the goal in words, "" if there is none."""
+        """Return the goal as text, or "" if there is none."""
         if self.least is not None:
             return f"≥ {self.least:g}"
         return "" if self.most is None else f"≤ {self.most:g}"
 
     @property
     def reached(self) -> bool | None:
-        """Whether the median reaches the goal; None if there is none."""
+        """Return whether the median reaches the goal, or None if there is no goal."""
         if self.least is not None:
             return self.ratio.median >= self.least
         return None if self.most is None else self.ratio.median <= self.most
@@ -48,7 +48,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Point:
-    """One piece of work on the roofline: flops and bytes that it takes at least, and the seconds that it took."""
+    """One piece of work on the roofline: its minimum of flops and bytes, and the measured seconds."""
 
     name: str
     flops: float
@@ -58,16 +58,16 @@ class Point:
 
 @dataclass
 class Report:
-    """All rows of a run, and what they were measured on. limits: "flops" and "bytes" per second of this machine."""
+    """All rows of a run, and the machine that ran it. limits: "flops" and "bytes" per second of this machine."""
 
     machine: dict[str, str | int]
     rows: list[Row] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     limits: dict[str, float] = field(default_factory=dict)
-    others: float = 0.0  # share of the cores that other programs took meanwhile
+    others: float = 0.0  # fraction of the cores that other programs used meanwhile
 
     def table(self, *parts: str) -> str:
-        """Return the report as text: a line on the machine, then a block of lines for each part, or for some."""
+        """Return the report as text: the machine, then a block of lines for each of these parts (by default, all)."""
         lines = textwrap.wrap(", ".join(f"{name} {value}" for name, value in self.machine.items()), 118)
         lines += [f"other programs took {self.others:.0%} of the processor meanwhile"]
         for part in parts or dict.fromkeys(row.part for row in self.rows):
@@ -77,7 +77,7 @@ class Report:
         return "\n".join(lines)
 
     def write(self, path: str | Path) -> None:
-        """Write everything as JSON, never half."""
+        """Write the report as JSON; an interruption leaves no partial file."""
         data = asdict(self) | {"rows": [asdict(row) | {"reached": row.reached} for row in self.rows]}
         for row in data["rows"]:
             row["ratio"] = dict(zip(Spread._fields, row["ratio"]))
@@ -99,7 +99,7 @@ RECORDED = ASSETS / "bench.json"
 
 
 def recorded() -> Report:
-    """Return the report that ships with the course, of the machine and the day that it names."""
+    """Return the report that ships with the course; it states its machine and date."""
     return Report.read(RECORDED)
 
 
@@ -115,13 +115,13 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def columns(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines of cells as text in columns."""
+    """Return the lines with their cells aligned in columns."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return ["  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]
 
 
 def duration(seconds: float) -> str:
-    """Return a time in the unit that suits it, with three digits."""
+    """Return a time as text, in a suitable unit and with three digits."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if abs(seconds) >= size:
             return f"{seconds / size:.3g} {unit}"
@@ -131,7 +131,7 @@ def duration(seconds: float) -> str:
 TABLE_BEGIN, TABLE_END = "<!-- bench: written by `python -m course_lib refresh` -->", "<!-- end of bench -->"
 
 
-# README.md's words for what a chapter explains before it uses the short name.
+# README.md replaces short names, which only the chapters explain, by plain words.
 README_WORDS = {
     "transformers": "`transformers`",
     "nanoGPT-shaped": "a model built like nanoGPT’s",
@@ -144,11 +144,11 @@ README_WORDS = {
 
 
 def readme(text: str, report: Report) -> str:
-    """Return README.md's text with the report's rows that have a goal in its table; the goals are the developers' own.
+    """Return README.md's text with a new table of the rows that have a goal; it leaves out the goals themselves.
 
-    A row that compares our code with itself comes from a run of its own, in which our usual code took another time than
-    in the rows above it. Its time is left out, so that no reader divides times of two runs.
-    Errors: ValueError if a line between which the table stands is missing.
+    A row that compares our code with itself comes from a separate run, whose times differ from the rows above. Its time
+    is left out, so that no reader divides times of two runs.
+    Errors: ValueError if a line before or after the table is missing.
     """
     before, begin, rest = text.partition(TABLE_BEGIN)
     _, end, after = rest.partition(TABLE_END)
@@ -167,7 +167,7 @@ def readme(text: str, report: Report) -> str:
 
 
 def in_words(points: Iterable[Point], limits: dict[str, float]) -> str:
-    """Return what `roofline` shows, for those who do not see it."""
+    """Return a description of the `roofline` figure, for readers who cannot see it."""
     flops, bandwidth = limits["flops"] / 1e9, limits["bytes"] / 1e9
     words = [f"A roofline with a flat roof at {flops:.0f} GFLOP/s and a slope of {bandwidth:.0f} GB/s."]
     for point in points:
@@ -177,10 +177,10 @@ def in_words(points: Iterable[Point], limits: dict[str, float]) -> str:
 
 
 def roofline(points: Iterable[Point], limits: dict[str, float]) -> Any:
-    """Return the figure: what each piece of work reaches, below the two roofs of the machine.
+    """Return the roofline figure: the speed of each piece of work, below the two limits of the machine.
 
-    Work that reads many bytes for little arithmetic stands at the left, below the slope of the memory's bandwidth; work
-    that computes much with each byte at the right, below the flat roof of the matmul rate.
+    Work with little arithmetic per byte is on the left, below the slope of the memory bandwidth. Work with much
+    arithmetic per byte is on the right, below the flat line of the matmul rate.
 
     Source: Williams, Waterman & Patterson 2009.
     """
@@ -216,7 +216,7 @@ def roofline(points: Iterable[Point], limits: dict[str, float]) -> Any:
         y = point.flops / point.seconds / 1e9
         color = (BLUE, RED, GREEN, ORANGE)[i % 4]
         axes.plot([x], [y], marker="osD^vP*X"[i % 8], markersize=9, linestyle="", color=color)
-        left = x > ridge  # of its point stands a name where there is room, and of two neighbours one above the other
+        left = x > ridge  # put names where there is room, and those of neighbours one above the other
         near = [
             other.flops / other.seconds / 1e9 - y
             for other, its in zip(points, intensities)

@@ -1,4 +1,4 @@
-"""Times that may be compared: taken in turns, round by round, so that every contestant meets the same disturbances."""
+"""Comparable times: contestants take turns, round by round, so that disturbances affect them all equally."""
 
 import gc
 import statistics
@@ -20,7 +20,7 @@ class Spread(NamedTuple):
 
 
 def spread(numbers: Sequence[float]) -> Spread:
-    """Return median and quartiles of some numbers. Errors: ValueError if there is none."""
+    """Return the median and quartiles of numbers. Errors: ValueError if there are none."""
     if not numbers:
         raise ValueError("numbers must hold at least one: nothing was measured")
     if len(numbers) == 1:
@@ -40,8 +40,9 @@ class Contest:
         return statistics.median(self.seconds[name])
 
     def times_as_fast(self, name: str, other: str) -> Spread:
-        """Return how many times as fast `name` is as `other`: the ratio within each round, then its spread. What slows
-        a whole round down cancels out."""
+        """Return the speed of `name` divided by that of `other`: the spread of the ratios within each round.
+
+        A disturbance of a full round cancels out."""
         return spread([theirs / ours for ours, theirs in zip(self.seconds[name], self.seconds[other], strict=True)])
 
 
@@ -50,13 +51,13 @@ def in_turns(
 ) -> Contest:
     """Time each contestant once per round, always in the same order.
 
-    One round before them warms up and is not counted. The garbage collector runs between two contestants and not
-    within one. On a GPU the clock waits until the work is done.
+    An additional first round is for warming up and does not count. The garbage collector runs only between contestants.
+    On a GPU the clock waits until the work is done.
 
     Args:
-        contestants: name -> what to time. what: stands before the progress bar.
-        warm: call each once, untimed, before it is timed: a large model's memory, which the system may have taken back
-            while the others ran, is there again. Otherwise who comes first would pay for all.
+        contestants: name -> the function to time. what: the label of the progress bar.
+        warm: call each contestant once, untimed, before its timed call. The system may have reclaimed a large model's
+            memory while the others ran, and this call brings it back.
     Errors: ValueError if rounds < 1 or there is no contestant.
     """
     if rounds < 1 or not contestants:

@@ -1,4 +1,4 @@
-"""A run of the bench: the parts that were asked for, one after the other, on a machine that is quiet enough."""
+"""A run of the bench: the chosen parts, one after the other, on a machine that is quiet enough."""
 
 import importlib
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from course_lib.bench.machine import Matmul, Watch, describe, look_before, requi
 from course_lib.bench.report import Point, Report, roofline
 from course_lib.bench.rounds import in_turns
 
-READ = 1 << 27  # numbers that are summed to measure the memory: half a gigabyte, far more than any cache holds
-MODULES = {"train": "training", "decode": "decoding", "grade": "grading", "import": "imports"}  # others have its name
+READ = 1 << 27  # numbers to sum for the memory bandwidth: half a gigabyte, far more than any cache
+MODULES = {"train": "training", "decode": "decoding", "grade": "grading", "import": "imports"}  # if not the part's name
 
 
 def run_parts(parts: Sequence[str], rounds: int, threads: int | None = None, anyway: bool = False) -> Report:
@@ -19,7 +19,7 @@ def run_parts(parts: Sequence[str], rounds: int, threads: int | None = None, any
 
     Args:
         rounds: how often each contestant is timed. threads: cores to use; all unless given.
-        anyway: measure although other programs are busy; the report tells their share.
+        anyway: measure even if other programs are busy; the report includes their fraction of the cores.
     Errors: TooBusy unless `anyway`.
     """
     if threads:
@@ -37,14 +37,14 @@ def run_parts(parts: Sequence[str], rounds: int, threads: int | None = None, any
 
 
 def limits(rounds: int) -> dict[str, float]:
-    """Return what this machine can do at most: "flops" per second in float32, and "bytes" per second from memory."""
+    """Return the limits of this machine: "flops" per second in float32, and "bytes" per second from memory."""
     product, memory = Matmul(), torch.ones(READ)
     contest = in_turns({"product": product, "reading": memory.sum}, rounds, "the machine's limits")
     return {"flops": product.flops / contest.of("product"), "bytes": 4 * READ / contest.of("reading")}
 
 
 def roofline_of(report: Report) -> Figure:
-    """Return the roofline of a report. Errors: ValueError if no part of it was training or writing."""
+    """Return the roofline of a report. Errors: ValueError if the report has neither training nor generation."""
     if not report.points:
         raise ValueError("a roofline needs the part train or decode: add one of them")
     return roofline(report.points, report.limits)

@@ -1,4 +1,4 @@
-"""Training beside its peers: one full update, the forward pass, the backward pass, clipping and AdamW."""
+"""Training compared with its peers: a full update with forward pass, backward pass, clipping and AdamW."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from course_lib.training import make_optimizer
 
 TINYTOWN = TransformerConfig(
     vocab_size=343, d_model=128, n_heads=4, n_layers=4, max_seq_len=128, activation="gelu_tanh"
-)  # the shipped model's sizes, in the variant that every peer can be: GPT-2's
+)  # the shipped model's sizes, in GPT-2's variant, which every peer supports
 SHAPES = {"Tinytown's size": (TINYTOWN, 16, 128, 20), "GPT-2 small": (PRESETS["gpt2"], 2, 128, 1)}  # B, T, updates
 GOALS = {"transformers": 1.2, "nn.TransformerEncoder": 1.05, "nanoGPT-shaped": 1.0, "matmul": 0.75}
 BF16 = {"Tinytown's size": 1.35, "GPT-2 small": 2.0}  # times as fast as in float32
@@ -26,13 +26,13 @@ RATE, MAX_NORM = 1e-4, 1.0
 
 
 def a_batch(config: TransformerConfig, B: int, T: int) -> tuple[Tensor, Tensor]:
-    """Return ids and targets, (B, T) each, drawn from the whole vocabulary."""
+    """Return random ids and targets from the full vocabulary, (B, T) each."""
     ids = torch.randint(config.vocab_size, (B, T + 1), generator=torch.Generator().manual_seed(0))
     return ids[:, :-1], ids[:, 1:]
 
 
 def updates(model: nn.Module, batch: tuple[Tensor, Tensor], n: int, precision: str = "float32") -> Callable[[], None]:
-    """Return a function that makes n updates of a model, as `train` makes them."""
+    """Return a function that makes n updates of a model in the same way as `train`."""
     optimizer = make_optimizer(model)
     for group in optimizer.param_groups:
         group["lr"] = RATE
@@ -48,26 +48,26 @@ def updates(model: nn.Module, batch: tuple[Tensor, Tensor], n: int, precision: s
 
 
 def training_flops(config: TransformerConfig, B: int, T: int) -> float:
-    """Return the arithmetic of one update: a forward pass, and twice that for the backward pass."""
+    """Return the flops of one update: a forward pass, and twice that for the backward pass."""
     return 3 * B * forward_flops(config, T)
 
 
 def measure(rounds: int) -> Iterator[Row | Point]:
-    """Measure both sizes, and in bfloat16 where the processor computes with it."""
+    """Measure both sizes, also in bfloat16 if the processor supports it."""
     for name, (config, B, T, n) in SHAPES.items():
         batch = a_batch(config, B, T)
         contestants = {who: updates(model.train(), batch, n) for who, model in same_weights(config).items()}
         contest = in_turns({**contestants, "matmul": Matmul()}, rounds, f"training, {name}", warm=True)
         yield from rows(name, contest, n, training_flops(config, B, T), Matmul().flops)
         weights = 4 * count_parameters(config).total
-        # Weights are read twice, gradients written and read, AdamW's averages and weights read and written.
-        del contestants  # each holds a model and its moments
+        # An update reads the weights twice, writes and reads gradients, and reads and writes AdamW's state and weights.
+        del contestants  # free the models and their optimizer states
         yield from options(name, config, batch, n, rounds)
         yield Point(f"training, {name}", training_flops(config, B, T), 9 * weights, contest.of("ours") / n)
 
 
 def options(name: str, config: TransformerConfig, batch: tuple[Tensor, Tensor], n: int, rounds: int) -> Iterator[Row]:
-    """Measure one size in 16 bits and compiled, beside itself in float32 and eager, where this machine can do it."""
+    """Compare one size in 16 bits and compiled with the same model in float32 and eager, if this machine can."""
     model = same_weights(config)["ours"].train()
     contestants = {"float32": updates(model, batch, n)}
     try:
@@ -91,12 +91,12 @@ def options(name: str, config: TransformerConfig, batch: tuple[Tensor, Tensor], 
 
 
 def rows(name: str, contest: Contest, n: int, flops: float, matmul_flops: float) -> Iterator[Row]:
-    """Return the rows of one size. n: updates per run. flops: of one update; matmul_flops: of the product beside it."""
+    """Return the rows of one size. n: updates per run. flops: per update. matmul_flops: per matrix product."""
     seconds = contest.of("ours") / n
     for peer, goal in GOALS.items():
         ratio = contest.times_as_fast("ours", peer)
         if peer != "matmul":
             yield Row("train", name, peer, ratio, seconds, "per update", least=goal)
             continue
-        share = n * flops / matmul_flops  # of the product's arithmetic
+        share = n * flops / matmul_flops  # our flops as a fraction of the product's
         yield Row("train", name, "the matmul rate", Spread(*(share * r for r in ratio)), seconds, "per update", goal)

@@ -1,8 +1,8 @@
-"""Claims: what is said about Transformers, and the engine of the experiments that test it.
+"""Claims: statements that people make about Transformers, and the code that runs the experiments to test them.
 
-`registry` says what an experiment is, `findings` keeps what was found, `card` shows it in a notebook, `rates` finds the
-learning rate of each arm, `stress` repeats a claim with longer training and wider models. The experiments themselves
-are in `chapters/<slug>/claims.py`. The chapters print the findings below the claims; chapter 16 and
+`registry` defines experiments, `findings` stores their results, and `card` shows a result in a notebook. `rates` finds
+the learning rate of each arm, and `stress` repeats a claim with longer training and wider models. The experiments are
+in `chapters/<slug>/claims.py`. The chapters print the findings below the claims; chapter 16 and
 `python -m course_lib claims` print them all. `recipes` train the models that ship with the course.
 """
 

@@ -1,4 +1,4 @@
-"""A claim as a card in a notebook: the claim and who says it, the verdict with what was found, all else folded."""
+"""A claim as a card in a notebook: the claim, its source and the verdict; the details are folded."""
 
 import html
 import inspect
@@ -15,7 +15,7 @@ _CELL, _LEFT = (f"padding: 1px 10px; text-align: {side}" for side in ("right", "
 
 @dataclass(frozen=True)
 class Settled:
-    """A claim with what was found of it. In a notebook all that led to the verdict can be unfolded below."""
+    """A claim with its finding. In a notebook you can unfold the evidence below the verdict."""
 
     experiment: Experiment
     finding: Finding
@@ -56,12 +56,12 @@ class Settled:
 
 
 def figure(value: float) -> str:
-    """Return a figure with three digits, or whole from 1,000 on."""
+    """Return a number as text: three significant digits, or a whole number from 1,000 upwards."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def rows_as_text(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return a finding's table as lines of text, indented below its verdict; none without rows."""
+    """Return a finding's table as indented lines of text; an empty list if it has no rows."""
     if not rows:
         return []
     align = ("left", *["right"] * (len(rows[0]) - 1))
@@ -70,7 +70,7 @@ def rows_as_text(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def rows_as_html(rows: Sequence[Sequence[str]]) -> str:
-    """Return a finding's table as HTML; nothing without rows."""
+    """Return a finding's table as HTML; "" if it has no rows."""
     if not rows:
         return ""
     head, *others = ([html.escape(cell) for cell in row] for row in rows)
@@ -90,9 +90,9 @@ def _wrapped(line: str) -> str:
 
 
 def settle(*ids: str, findings: Mapping[str, Finding] | None = None) -> None:
-    """Show the claim of each id, the verdict and what was measured; who says it, its test and its code, folded.
+    """Show the claim of each id with its verdict and measurement; the source, the control and the code are folded.
 
-    findings: those that are known already (`recorded()`); without them each experiment runs now.
+    findings: known findings, such as `recorded()`; without them the experiments run now.
     Errors: ValueError if an id is unknown.
     """
     from IPython.display import display

@@ -1,4 +1,4 @@
-"""The record of what the experiments found when the course was made: a file beside each chapter's claims."""
+"""The recorded findings of the experiments: each chapter has a file next to its claims."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -12,7 +12,7 @@ CHAPTERS_FOLDER = Path(__file__).parent.parent / "chapters"
 
 
 def recorded() -> dict[str, Finding]:
-    """Return what the experiments found when the course was made, id -> Finding, in the order of the course.
+    """Return the findings that ship with the course, id -> Finding, in the order of the course.
 
     Errors: ValueError if a file of the record is damaged.
     """
@@ -27,9 +27,9 @@ def _finding(kept: dict) -> Finding:
 
 
 def record(findings: Mapping[str, Finding]) -> None:
-    """Write these findings into the record, and drop those whose experiment is gone.
+    """Write these findings into the record, and drop findings whose experiment no longer exists.
 
-    What was tried at other sizes is kept as long as the measurement says the same.
+    Results at other sizes stay in the record as long as the measurement and the verdict are unchanged.
     """
     known = recorded()
     for id, finding in findings.items():
@@ -40,7 +40,7 @@ def record(findings: Mapping[str, Finding]) -> None:
 
 
 def record_tried(id: str, tried: Sequence[Tried]) -> Finding:
-    """Write what was found at other sizes beside what is recorded of a claim; return both together.
+    """Add results at other sizes to the recorded finding of a claim; return the new finding.
 
     Errors: ValueError if the claim itself is not recorded yet.
     """
@@ -62,7 +62,7 @@ def _write(known: Mapping[str, Finding]) -> None:
 
 
 def _rounded(value: object) -> object:
-    """Return the same with numbers of six digits: more are the rounding of one machine."""
+    """Return the value with its numbers rounded to six digits, because further digits differ between machines."""
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, dict):

@@ -1,8 +1,8 @@
-"""Interventions: what would the model have said, had one thing been otherwise?
+"""Interventions: what would the model have predicted if one thing had been different?
 
-What a part looks at is not what it does. `swap` puts another token into the text, `patch` takes one part of a run from
-the run on another text, and both say how every logit changes. What stands in one text and not in the other is what the
-difference is about: change one thing.
+Attention weights show what a part attends to; they do not show its effect. `swap` replaces a token of the text, and
+`patch` replaces one part's activations with those from another text. Both return the change of every logit. Change only
+one thing between the two texts, so that you know the cause.
 """
 
 import difflib
@@ -18,13 +18,13 @@ from course_lib.trace import evaluating
 
 
 def swap(model: nn.Module, ids: Int[Tensor, "B T"], position: int, token: int) -> Float[Tensor, "B T ..."]:
-    """Return how every logit changes when another token stands at one position: new − old, (B, T, V).
+    """Return how every logit changes when you replace the token at one position: new − old, (B, T, V).
 
-    Swap for something that could stand there: a name for a name, a number for a number. A sentence that the model has
-    never seen the like of tells you what it does with nonsense.
+    Choose a token that fits the context: a name for a name, a number for a number. A sentence unlike the training data
+    only shows you how the model handles nonsense.
 
     Args:
-        position: from 0, or from the end if negative. token: the id that stands there instead.
+        position: from 0, or from the end if negative. token: the id of the new token.
     Errors: ValueError if the position lies outside the text.
     """
     _require_ids(ids=ids)
@@ -46,16 +46,15 @@ def patch(
     """Return how every logit changes when one part of the run on `ids` is taken from a run on `source`: (B, T, V).
 
     Activation patching (Meng et al. 2022, "Locating and Editing Factual Associations in GPT"; Wang et al. 2023,
-    "Interpretability in the Wild"). The rest of the model computes on with what it is given, so the change is what this
-    part alone carries of the difference between the two texts.
+    "Interpretability in the Wild"). The rest of the model continues with the replaced values. The change therefore
+    measures how much of the difference between the two texts passes through this part.
 
     Args:
-        source: another text of the same shape, for which position t plays the part that it plays in `ids`.
+        source: another text of the same shape, in which each position t has the same role as in `ids`.
         at: a module, such as "blocks.2" (the residual stream after it), "blocks.2.attention" or "token_embedding"; a
-            head, "blocks.2.attention.head.3" (what it says, before W_O); or a hidden unit,
-            "blocks.2.feed_forward.unit.7".
-        positions: where it is taken over; everywhere unless given. A mask (B, T), True = taken over, chooses for each
-            text of the batch by itself: so one run tries many positions.
+            head, "blocks.2.attention.head.3" (its output before W_O); or a hidden unit, "blocks.2.feed_forward.unit.7".
+        positions: the positions to replace; all unless given. A boolean mask (B, T) chooses positions for each text of
+            the batch separately, so that one run can try many positions.
     Errors: ValueError if the texts differ in shape, a position lies outside them, or there is no such part.
     """
     _require_ids(ids=ids, source=source)
@@ -79,14 +78,14 @@ def patch(
         taken_over = torch.zeros_like(ids, dtype=torch.bool)  # (B, T)
         taken_over[:, list(chosen)] = True
     module, columns = _part(model, at)
-    run: list[Tensor] = []  # what the part says in the run on source
+    run: list[Tensor] = []  # the part's value in the run on source
 
     def keep(value: Tensor) -> Tensor:
         run.append(value)
         return value
 
     def exchange(value: Tensor) -> Tensor:
-        # (B, T, …): what stands at the positions that are taken over comes from the other run
+        # (B, T, …): the chosen positions get their values from the run on source
         return torch.where(taken_over[..., None], run[-1], value)
 
     with evaluating(model):
@@ -104,7 +103,7 @@ def _require_ids(**texts: Tensor) -> None:
 
 
 def _part(model: nn.Module, at: str) -> tuple[nn.Module, slice | None]:
-    """Where a part can be exchanged: a module's output, or, if there are columns, these of what enters it."""
+    """Return the module where a part can be replaced: in its output, or in the given columns of its input."""
     modules = dict(model.named_modules())
     owner, _, number = at.rpartition(".")
     owner, _, kind = owner.rpartition(".")
@@ -127,7 +126,7 @@ def _part(model: nn.Module, at: str) -> tuple[nn.Module, slice | None]:
 
 @contextmanager
 def _watched(module: nn.Module, columns: slice | None, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """While the block runs, put change(value) in place of a module's output, or of columns of what enters it."""
+    """Replace a module's output, or these columns of its input, by change(value) while the block runs."""
 
     def entering(_: nn.Module, inputs: tuple) -> tuple:
         x = inputs[0].clone()  # (B, T, size of the input)

@@ -1,5 +1,5 @@
-"""A small decoder that reads Tinytown letter by letter: it has to spell, which gives every part of a block work to do
-within seconds.
+"""A small decoder that reads Tinytown letter by letter. It must learn to spell, so every part of a block has an effect
+after a few seconds of training.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def train_on_letters(
 
     Args:
         steps: updates; STEPS unless given. nonlinearity: False leaves the activation out. peak, on_step: as in
-            `train`. prepare: called with the model before the training. rows: of a batch. config: further fields of
+            `train`. prepare: called with the model before training. rows: the batch size. config: further fields of
             TransformerConfig.
     """
     torch.manual_seed(seed)
@@ -63,7 +63,7 @@ def train_on_letters(
 
 
 def held_out_letters() -> tuple[Int[Tensor, "N T"], Int[Tensor, "N T"]]:
-    """Return letters that no model here has been trained on, and the letter after each."""
+    """Return letters on which no model here trains, and the letter after each."""
     ids, _ = letters(150, seed=20_000)
     rows = ids[: len(ids) // (T + 1) * (T + 1)].view(-1, T + 1)
     return rows[:, :-1], rows[:, 1:]

@@ -1,6 +1,6 @@
-"""The learning rate of an arm: each arm of a comparison is trained at its own best rate, not at one that suits another.
+"""Learning rates: train each arm of a comparison at its own best rate.
 
-With one rate for all, an experiment compares how well that rate fits each arm.
+With a single rate for all arms, an experiment would measure how well that rate suits each arm.
 """
 
 import math
@@ -11,14 +11,14 @@ from typing import Any
 
 from course_lib.training import TrainingDiverged
 
-EXTENSIONS = 2  # how often a grid grows while the best rate is at its edge
+EXTENSIONS = 2  # how often we extend the grid of rates if the best is at its edge
 
 
 @dataclass(frozen=True)
 class Best:
-    """An arm at its best rate. rate: the peak; results: what training gave, one for each seed, in their order.
+    """An arm at its best rate.
 
-    tried: rate -> loss of the first seed, for each rate that was tried.
+    rate: the peak. results: the results of training, one for each seed. tried: rate -> loss of the first seed.
     """
 
     rate: float
@@ -27,24 +27,24 @@ class Best:
 
     @property
     def losses(self) -> tuple[float, ...]:
-        """The loss of each seed."""
+        """Return the loss of each seed."""
         return tuple(map(_loss, self.results))
 
     @property
     def mean(self) -> float:
-        """The mean loss over the seeds."""
+        """Return the mean loss over the seeds."""
         return statistics.fmean(self.losses)
 
 
 def at_best_rate(train: Callable[[float, int], Any], rates: Sequence[float], seeds: Sequence[int]) -> Best:
-    """Train an arm at its best learning rate: chosen on the first seed, then used for every seed.
+    """Find an arm's best learning rate with the first seed, then train with this rate for every seed.
 
-    While the best rate is the smallest or the largest of those tried, the next one beyond is tried as well, twice at
-    most. A run that diverges counts as infinitely bad.
+    If the best rate is the smallest or the largest so far, the next rate beyond it is tried as well, at most twice. A
+    run that diverges has an infinite loss.
 
     Args:
         train: train(rate, seed) -> the loss, or a tuple that begins with it.
-        rates: at least three, each larger than the one before by about the same factor.
+        rates: at least three, in ascending order, spaced by about the same factor.
     Errors: ValueError if there are fewer than three rates or no seed, or if every rate diverges.
     """
     if len(rates) < 3 or list(rates) != sorted(set(rates)):
@@ -76,6 +76,6 @@ def at_best_rate(train: Callable[[float, int], Any], rates: Sequence[float], see
 
 
 def _loss(result: Any) -> float:
-    """Return the loss of a training result; infinite if it is not a number."""
+    """Return the loss of a training result; infinity for NaN."""
     loss = float(result[0] if isinstance(result, tuple) else result)
     return math.inf if math.isnan(loss) else loss

@@ -1,10 +1,10 @@
-"""The registry: what is said about Transformers, each claim with the experiment that tests it; the models' recipes.
+"""The registry: claims about Transformers, each with the experiment that tests it, and the recipes of our models.
 
-An experiment is a function that measures and returns a `Measurement`. The decorator `experiment` gives it a name, so
-that the chapters, `python -m course_lib claims` and the tests all run the same code. Before anything is measured it
-says whose claim this is, in which words, what is held equal, and which outcome leads to which verdict. A recipe is a
-function recipe(folder, progress) that trains a model that ships with the course from scratch and writes it to the
-folder, so that you can train it again. It is resumable, or takes less than two minutes.
+An experiment is a function that returns a `Measurement`. The decorator `experiment` gives it a name, so that chapters,
+`python -m course_lib claims` and tests run the same code. The decorator states the claim's source, the control and the
+outcome for each verdict before anything is measured.
+A recipe is a function recipe(folder, progress): it trains one of the course's models from scratch and writes it to the
+folder. A recipe can resume an interrupted run, or takes less than two minutes.
 """
 
 import difflib
@@ -31,7 +31,7 @@ class Size:
 
     of_steps: int = 1
     of_width: int = 1
-    asked: set[str] = field(default_factory=set, compare=False, repr=False)  # which of them the experiment has used
+    asked: set[str] = field(default_factory=set, compare=False, repr=False)  # the factors that the experiment has used
 
     def steps(self, usual: int) -> int:
         """Return the number of updates."""
@@ -49,19 +49,19 @@ class Size:
 
     @property
     def factors(self) -> dict[str, int]:
-        """Name of what is larger -> how many times."""
+        """Return "steps" and "width", each -> its factor."""
         return {"steps": self.of_steps, "width": self.of_width}
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What an experiment measured: words for the reader, and figures for the verdict.
+    """The result of an experiment: words for the reader, and figures for the verdict.
 
-    measured: what decides, in a sentence with a number or two, rounded so far that every machine says the same.
-    values: the figures behind it: one for each seed where something is drawn, else those that are compared.
-    figures: what the verdict is decided by: the keyword arguments of the experiment's verdict function.
-    because: one or two sentences that a learner can follow; for "depends" they name what it depends on.
-    rows: a small table for the other figures, the names of its columns first; every cell is text, rounded likewise.
+    measured: the deciding result in one sentence, rounded enough that every machine prints the same numbers.
+    values: the figures behind it: one for each seed if there are seeds, otherwise the figures to compare.
+    figures: the keyword arguments for the experiment's verdict function.
+    because: one or two sentences that a learner can follow; for "depends" they state the conditions.
+    rows: a small table of further figures, with the column names first; every cell is text, rounded in the same way.
     """
 
     measured: str
@@ -73,7 +73,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Tried:
-    """A claim measured again at another size: factors of the steps and of the width, and what was found there."""
+    """A claim measured again at another size: factors for the steps and the width, and the result."""
 
     steps: int
     width: int
@@ -86,13 +86,13 @@ class Tried:
 
 @dataclass(frozen=True)
 class Finding:
-    """A measurement with its verdict, and what was found at other sizes.
+    """A measurement with its verdict, and the results at other sizes.
 
-    verdict: "confirmed", "refuted", "depends" (true under conditions that `because` names), "not at this size" (models
-    this small cannot decide it) or "by construction" (it could not have come out otherwise).
+    verdict: "confirmed", "refuted", "depends" (true under the conditions in `because`), "not at this size" (models this
+    small cannot decide it) or "by construction" (no other outcome was possible).
     measured, values, because, figures, rows: as in `Measurement`. tried: the same claim at other sizes
     (`claims --stress`).
-    Errors: ValueError if the verdict is unknown, nothing was measured, or a row has more or fewer cells than the head.
+    Errors: ValueError if the verdict is unknown, `values` is empty, or the rows have different numbers of cells.
     """
 
     measured: str
@@ -113,26 +113,26 @@ class Finding:
 
     @property
     def mean(self) -> float:
-        """Mean of the values."""
+        """Return the mean of the values."""
         return statistics.fmean(self.values)
 
     @property
     def spread(self) -> float:
-        """Standard deviation of the values; 0 if there is one."""
+        """Return the standard deviation of the values; 0 for a single value."""
         return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
 
     @property
     def turned(self) -> tuple[Tried, ...]:
-        """The sizes at which "confirmed" or "refuted" did not come out again; empty for the other verdicts."""
+        """Return the sizes with another verdict than this "confirmed" or "refuted"; empty for other verdicts."""
         return tuple(each for each in self.tried if self.verdict in FIRM and each.verdict != self.verdict)
 
 
 @dataclass(frozen=True)
 class Source:
-    """Who says it: author and year, title, a link that you can open, their words, and where they are found.
+    """The source of a claim: author and year, title, link, quotation and its place in the text.
 
-    quote: word for word; "…" marks what was left out. place: section, page, "abstract", …
-    quoted: the authors quote the claim, and do not make it themselves.
+    quote: the authors' exact words; "…" marks omissions. place: section, page, "abstract", …
+    quoted: True if the authors quote the claim from someone else.
     """
 
     author: str
@@ -152,7 +152,7 @@ class Source:
 
 
 def stated_outcomes(decide: Callable[..., Any]) -> dict[str, str]:
-    """Return verdict -> when it is given, as the docstring of a verdict function states it."""
+    """Return verdict -> its condition, from the docstring of a verdict function."""
     found: dict[str, str] = {}
     last = ""
     for line in (inspect.getdoc(decide) or "").splitlines():
@@ -169,13 +169,13 @@ def stated_outcomes(decide: Callable[..., Any]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A claim, who says it, and the function that measures it.
+    """A claim, its source, and the function that measures it.
 
-    control: what is held equal, or what is run for comparison, so that nothing else can explain the outcome.
+    control: the conditions that stay equal, or a comparison run, so that nothing else can explain the outcome.
     decide: the verdict function: figures of a measurement -> verdict; its docstring states the outcomes.
-    seeds: those that are drawn from, at least three; none where nothing is drawn.
-    timed: it measures this machine, so its figures differ elsewhere.
-    trained: it trains, and `run` takes a `Size`.
+    seeds: the seeds of the experiment, at least three; empty if nothing is random.
+    timed: True if the figures depend on the machine's speed.
+    trained: True if the experiment trains models, and `run` takes a `Size`.
     """
 
     id: str
@@ -205,42 +205,42 @@ class Experiment:
 
     @property
     def outcomes(self) -> dict[str, str]:
-        """Verdict -> when it is given, as the docstring of the verdict function states it."""
+        """Return verdict -> its condition, from the docstring of the verdict function."""
         return stated_outcomes(self.decide)
 
     @property
     def verbatim(self) -> bool:
-        """Whether the claim is in the author's own words."""
+        """Return whether the claim is in the author's own words."""
         kept = (text.replace("…", " cut_out ") for text in (self.claim, self.source.quote))
         words, quote = (re.sub(r"\W+", " ", text).strip().casefold() for text in kept)
         return f" {words} " in f" {quote} "
 
     @property
     def stated(self) -> str:
-        """The claim in quotation marks if it is the author's own wording, else without."""
+        """Return the claim, in quotation marks if the wording is the author's."""
         return f"“{self.claim}”" if self.verbatim else self.claim
 
     @property
     def by(self) -> str:
-        """Who says it, in a few words: "Voita et al. 2019", or "after Voita et al. 2019" if the wording is ours."""
+        """Return the short source: "Voita et al. 2019", or "after Voita et al. 2019" if the wording is ours."""
         if self.source.quoted:
             return f"quoted by {self.source.author}"
         return self.source.author if self.verbatim else f"after {self.source.author}"
 
     @property
     def trained(self) -> bool:
-        """Whether it trains models, so that it can be tried at another size."""
+        """Return whether the experiment trains models, and can therefore run at another size."""
         return "size" in inspect.signature(self.run).parameters
 
     @property
     def could_fail(self) -> bool:
-        """Whether a measurement could have led to another verdict."""
+        """Return whether a measurement could lead to another verdict."""
         return len(self.outcomes) > 1
 
     def __call__(self, size: Size | None = None) -> Finding:
-        """Measure, and decide.
+        """Run the experiment and decide its verdict.
 
-        Errors: ValueError if a size is given and nothing is trained, or the verdict is none that the docstring states.
+        Errors: ValueError for a size if nothing is trained, or if the docstring does not state the verdict.
         """
         if size and not self.trained:
             raise ValueError(f"{self.id} trains nothing, so that it has no size: leave it out")
@@ -256,7 +256,7 @@ class Experiment:
         return Finding(found.measured, values, verdict, found.because, dict(found.figures), rows=rows)
 
     def told(self, finding: Finding) -> list[str]:
-        """Return the claim and what was found of it as lines of text, each a paragraph of its own."""
+        """Return the claim and its finding as lines of text, one paragraph per line."""
         ours = "" if self.verbatim else " (the wording above is ours)"
         return [
             f"{self.stated} ({self.by})",
@@ -270,7 +270,7 @@ class Experiment:
 
     @property
     def drawn(self) -> str:
-        """ " (3 seeds)", or nothing if nothing is drawn."""
+        """Return " (3 seeds)", or "" without seeds."""
         return f" ({len(self.seeds)} seeds)" if self.seeds else ""
 
 
@@ -279,7 +279,7 @@ _RECIPES: dict[str, Callable[[Path, bool], object]] = {}
 
 
 def load_claims(chapters: Iterable[Chapter] = CHAPTERS) -> None:
-    """Import the claims of these chapters, of all unless given: each registers its experiments, and its recipes."""
+    """Import the claims of these chapters, by default of all; each registers its experiments and recipes."""
     for chapter in chapters:
         chapter.part("claims")
 
@@ -291,7 +291,7 @@ def experiments() -> dict[str, Experiment]:
 
 
 def recipes() -> dict[str, Callable[[Path, bool], object]]:
-    """Return every recipe, by the name of the model that it trains: those of the chapters too."""
+    """Return every recipe, including the chapters' recipes, by the name of its model."""
     load_claims()
     return _RECIPES
 
@@ -306,15 +306,15 @@ def experiment(
     timed: bool = False,
     chapter: int | None = None,
 ) -> Callable[[Callable[..., Measurement]], Experiment]:
-    """Decorator: the function below is the experiment on this claim.
+    """Return a decorator that registers a function as the experiment on this claim.
 
     Args:
-        id: "slug.what", unique. claim: one sentence in its strongest reading, right or wrong; the author's own words
-            where one sentence says it.
-        source: who says it, in which words, and where. control, seeds: as in `Experiment`.
-        verdict: decides by the measurement's figures; one line of its docstring for each outcome, stated before the
-            run: "confirmed: the loss is lower in every seed".
-        timed: the figures depend on the machine. chapter: its number; that of the slug in the id unless given.
+        id: "slug.what", unique. claim: one sentence in its strongest reading, true or false; the author's own words if
+            a single sentence states it.
+        source, control, seeds, timed: as in `Experiment`.
+        verdict: computes the verdict from the measurement's figures. Its docstring has a line for each outcome, written
+            before the run: "confirmed: the loss is lower in every seed".
+        chapter: the chapter's number; by default, the chapter of the slug in the id.
     Errors: ValueError if the id is taken, or a claim is given without its source, the author's words, control or
         outcomes. KeyError if neither names a chapter.
     """
@@ -330,7 +330,7 @@ def experiment(
 
 
 def recipe(name: str) -> Callable[[Callable], Callable]:
-    """Decorator: the function below trains the shipped model of that name (`load_pretrained(name)`).
+    """Return a decorator that registers a function as the recipe of a shipped model (`load_pretrained(name)`).
 
     Errors: ValueError if the name is taken.
     """
@@ -345,9 +345,9 @@ def recipe(name: str) -> Callable[[Callable], Callable]:
 
 
 def find(id: str) -> Experiment:
-    """Return the experiment of that id; of all chapters only its own is opened.
+    """Return the experiment of that id; import only its chapter if the id is known.
 
-    Errors: ValueError with the nearest ones for an unknown id.
+    Errors: ValueError with the nearest ids for an unknown id.
     """
     slug = id.partition(".")[0]
     if id not in _REGISTERED and slug in BY_SLUG:

@@ -1,4 +1,4 @@
-"""What short training runs on Tinytown share: their text, the size of a batch, and the loss at their end."""
+"""Common parts of short training runs on Tinytown: the text, the batch size, and the final loss."""
 
 import statistics
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Does a verdict hold when training is longer, or the model wider? Each trained claim is measured again."""
+"""Stress tests: measure each trained claim again, with longer training and with wider models."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -9,14 +9,14 @@ import torch
 from course_lib.claims.registry import Experiment, Size, Tried, find
 
 LONGER, WIDER = Size(of_steps=4), Size(of_width=2)
-WORTH = 120.0  # seconds: the wider models are trained where that is expected to take less
+WORTH = 120.0  # seconds; the wider models train only if we expect them to take less
 
 
 def tried_at_other_sizes(each: Experiment) -> list[Tried]:
-    """Measure a trained claim at four times the steps, and at twice the width where that takes under two minutes.
+    """Measure a trained claim with four times the steps, and with twice the width if that takes under two minutes.
 
-    Four times the steps take about as long as twice the width, which has four times the weights.
-    Errors: ValueError if the claim trains nothing, or never asks its size for the number of steps.
+    Twice the width means four times the weights, and so takes about as long as four times the steps.
+    Errors: ValueError if the claim trains nothing, or does not use `size.steps`.
     """
     longer = Size(LONGER.of_steps)
     began = time.perf_counter()
@@ -29,15 +29,15 @@ def tried_at_other_sizes(each: Experiment) -> list[Tried]:
 
 
 def stress(chosen: Sequence[Experiment], jobs: int = 1) -> Iterator[tuple[str, list[Tried]]]:
-    """Yield (id, what was found at other sizes) of each claim, as it comes. jobs: processes, each with one thread.
+    """Yield (id, results at other sizes) for each claim as it finishes. jobs: processes, each with one thread.
 
-    Errors: those of `tried_at_other_sizes`.
+    Errors: as in `tried_at_other_sizes`.
     """
     if jobs == 1:
         for each in chosen:
             yield each.id, tried_at_other_sizes(each)
         return
-    with get_context("spawn").Pool(min(jobs, len(chosen)), torch.set_num_threads, (1,)) as pool:  # its end ends them
+    with get_context("spawn").Pool(min(jobs, len(chosen)), torch.set_num_threads, (1,)) as pool:  # the exit ends them
         yield from pool.imap_unordered(_in_a_worker, [each.id for each in chosen])
 
 

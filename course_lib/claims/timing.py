@@ -1,4 +1,4 @@
-"""Times that can be compared: taken side by side, in turns, the shortest of each."""
+"""Comparable times: measure functions in turns, and take the shortest time of each."""
 
 import math
 import time
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 
 def best_seconds(functions: Sequence[Callable[[], object]], rounds: int = 7) -> list[float]:
-    """Return the shortest time of each function in seconds, taken in turns so that all meet the same disturbances."""
+    """Return each function's shortest time in seconds; the functions take turns, so disturbances affect them all."""
     best = [math.inf] * len(functions)
     for turn in range(rounds + 1):
         for i, function in enumerate(functions):

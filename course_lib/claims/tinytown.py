@@ -1,4 +1,4 @@
-"""The Tinytown model: its recipe, and what it has learnt, held against the world that is known exactly."""
+"""The Tinytown model: its recipe, and tests of what it has learnt against the known grammar."""
 
 import json
 from collections.abc import Callable
@@ -25,14 +25,14 @@ HELD_OUT_SEED = 20_000  # stories of this seed are for measuring only: no recipe
 # ------------------------------------------------------------------------------------- what a Tinytown model has learnt
 @dataclass
 class TinytownFigures:
-    """What a model trained on Tinytown shows on held-out stories.
+    """The results of a Tinytown model on held-out stories.
 
-    loss, entropy, grammar_loss: nats per predicted token: the model's; the grammar's exact entropy; and the loss of the
-        grammar itself on these very stories (it differs from the entropy because the sample is finite).
+    loss, entropy, grammar_loss: in nats per predicted token: the model's loss, the grammar's exact entropy, and the
+        grammar's loss on these stories, which differs from the entropy because the sample is finite.
     excess: loss / entropy − 1.
-    capitals, it_referent, who_bit_whom, copying: share of cases in which the most probable token is the right one.
-    pronouns: share in which the right one of he/she (his/her) is more probable than the wrong one.
-    analogy: nearest to king − man + woman, inputs left out. cat_neighbours: the five nearest to "cat".
+    capitals, it_referent, who_bit_whom, copying: fraction of cases in which the most probable token is correct.
+    pronouns: fraction of cases in which the correct one of he/she (his/her) is more probable than the other.
+    analogy: the tokens nearest to king − man + woman, without the inputs. cat_neighbours: the five nearest to "cat".
     """
 
     loss: float
@@ -50,13 +50,13 @@ class TinytownFigures:
     stories: int
 
 
-# A probe picks the words of a line that test one ability: (position in the story) of each.
+# A probe returns the positions in the story of the words that test one ability.
 def _capitals(step: Step) -> list[int]:
     return [position for position, word, _ in step.said if word.relation == "capital"]
 
 
 def _it_referent(step: Step) -> list[int]:
-    """The noun after "yes, the …" where the line says "it was": the animal or the thing, by the adjective alone."""
+    """Return the noun after "yes, the …" in lines with "it was": only the adjective tells the animal from the thing."""
     if step.line.topic != "rest" or "it was" not in step.line.text:
         return []
     comma = next(position for position, _, said in step.said if said == ",")
@@ -75,7 +75,7 @@ def _pronouns(step: Step) -> list[int]:
 
 
 def _copies(step: Step) -> list[int]:
-    """The second saying of words drawn at random: nothing but copying can know them."""
+    """Return the repetitions of random words, which only copying can predict."""
     return [
         position for position, word, _ in step.said if word.name in ("first", "second", "third") and not word.source
     ]
@@ -94,10 +94,9 @@ OTHER_PRONOUN = {"he": "she", "she": "he", "his": "her", "her": "his"}
 def measure_tinytown(
     model: nn.Module, tokenizer: WordTokenizer, n_stories: int = 2000, seed: int = HELD_OUT_SEED
 ) -> TinytownFigures:
-    """Loss against the exact entropy, and each ability that Tinytown was built to test, on `n_stories` held-out
-    stories.
+    """Measure the loss, to compare with the exact entropy, and each tested ability on `n_stories` held-out stories.
 
-    Source: this course; the abilities are those that popular texts ascribe to such models.
+    Source: this course; popular texts ascribe these abilities to language models.
     """
     town = Tinytown(seed)
     stories = town.sample(n_stories)
@@ -144,10 +143,10 @@ def measure_tinytown(
 # ----------------------------------------------------------------------------------------- the model that ships with us
 @dataclass(frozen=True)
 class TinytownRecipe:
-    """All that decides the shipped model: the same recipe on the same machine gives the same weights.
+    """All settings of the shipped model: the same recipe on the same machine gives the same weights.
 
-    precision, compile, accumulate: as in `train`; several processes that share the run take a batch each.
-    Errors: ValueError or TypeError that names the setting, what was given and what is allowed.
+    precision, compile, accumulate: as in `train`; if several processes share the run, each takes its own batch.
+    Errors: ValueError or TypeError that names the setting, its value and the allowed values.
     """
 
     steps: int = 5000
@@ -174,13 +173,12 @@ class TinytownRecipe:
 def train_tinytown(
     folder: str | Path, recipe: TinytownRecipe | None = None, progress: bool = True, measure_stories: int = 2000
 ) -> tuple[TinytownFigures, History]:
-    """Train the Tinytown model from nothing and write it to `folder`, with its config, vocabulary, recipe and measured
-    figures.
+    """Train the Tinytown model from scratch; write it to `folder` with config, vocabulary, recipe and figures.
 
-    Resumable: interrupted, it goes on where the last checkpoint was. Several processes may share it (`join_processes`):
-    the first writes.
-    Errors: ValueError if the folder holds a finished model, or an unfinished run of another recipe, or if the stories
-        are too few; OSError if the folder cannot be written. A run that is refused leaves nothing behind.
+    An interrupted run continues from its last checkpoint. Several processes may share a run (`join_processes`); the
+    first writes the files.
+    Errors: ValueError if the folder contains a finished model or an unfinished run of another recipe, or if there are
+        too few stories; OSError if the folder cannot be written. A refused run leaves no files behind.
     """
     recipe = recipe or TinytownRecipe()
     folder = Path(folder)
@@ -196,8 +194,8 @@ def train_tinytown(
     tokenizer = WordTokenizer()
     model = DecoderOnly(preset("tinytown"))
     T = model.config.max_seq_len
-    _batches(recipe, tokenizer, T, min(recipe.stories, T))  # too few are refused before anything is written; T suffice
-    require_options(model, recipe.precision, recipe.compile, False)  # and so is what this machine cannot do
+    _batches(recipe, tokenizer, T, min(recipe.stories, T))  # raises for too few stories before anything is written
+    require_options(model, recipe.precision, recipe.compile, False)  # raises if this machine lacks an option
     folder.mkdir(parents=True, exist_ok=True)
     first = processes.rank() == 0
     if first:
@@ -254,9 +252,9 @@ def _batches(recipe: TinytownRecipe, tokenizer: WordTokenizer, T: int, stories: 
 
 
 def _differences(begun: dict, recipe: TinytownRecipe) -> str:
-    """What a run that was begun has otherwise than the recipe: "seed 0 there, 1 here"; empty if nothing."""
-    wanted = json.loads(json.dumps(asdict(recipe)))  # as JSON keeps it: tuples are lists
-    begun = {"precision": "float32", "compile": False, "accumulate": 1} | begun  # what older runs do not name
+    """Return how an unfinished run differs from the recipe: "seed 0 there, 1 here"; "" if it does not."""
+    wanted = json.loads(json.dumps(asdict(recipe)))  # JSON turns tuples into lists
+    begun = {"precision": "float32", "compile": False, "accumulate": 1} | begun  # missing in older runs
     return ", ".join(
         f"{name} {begun.get(name)} there, {wanted[name]} here" for name in wanted if begun.get(name) != wanted[name]
     )

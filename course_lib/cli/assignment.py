@@ -1,9 +1,9 @@
-"""What the commands that set up grading for a class have in common."""
+"""Common arguments of the commands that set up grading for a class."""
 
 import argparse
 
 
 def add_assignment(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say which chapters are due, and where pip finds torch."""
+    """Add the arguments for the assigned chapters, and for the index where pip finds torch."""
     parser.add_argument("--chapters", type=int, nargs="+", required=True, metavar="N", help="of the assignment")
     parser.add_argument("--index", default="", metavar="ADDRESS", help="for pip: an index of torch without CUDA")

@@ -1,4 +1,4 @@
-"""`python -m course_lib bench`: how fast the library is, beside what would be used instead."""
+"""`python -m course_lib bench`: measure the speed of the library compared with its alternatives."""
 
 import argparse
 

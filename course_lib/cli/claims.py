@@ -1,4 +1,4 @@
-"""`python -m course_lib claims`: measure what is said about Transformers."""
+"""`python -m course_lib claims`: test claims about Transformers."""
 
 import argparse
 import sys
@@ -44,7 +44,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the experiments that are chosen and print what they find."""
+    """Run the chosen experiments and print their findings."""
     import torch
 
     from course_lib.checks import require_at_least_one
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _paragraphs(each: "Experiment", finding: "Finding") -> str:
-    """Return a claim with all that was found of it, as the terminal shows it."""
+    """Return a claim with its full finding, as text for the terminal."""
     where = f"chapter {each.chapter}, {each.id}" + (", this machine" if each.timed else "")
     from course_lib.claims.card import rows_as_text
 
@@ -107,7 +107,7 @@ def _measure(arguments: argparse.Namespace, chosen: Sequence["Experiment"]) -> i
             if arguments.record or not arguments.json:
                 rest = "and recorded them" if arguments.record else "and printed their findings; it recorded nothing"
                 arguments.kept = f"This run measured {len(found)} of {len(chosen)} claims {rest}."
-    finally:  # an interruption loses nothing that was measured
+    finally:  # record finished measurements even after an interruption
         if arguments.record and found:
             record(found)
             print(f"\nrecorded {len(found)} findings{_picture()}")
@@ -121,7 +121,7 @@ def _measure(arguments: argparse.Namespace, chosen: Sequence["Experiment"]) -> i
 
 
 def _picture() -> str:
-    """Draw the README's picture of the claims, once all that it shows are on record; say so."""
+    """Draw the README's picture if all its claims are on record; return a message."""
     from course_lib.chapters.claims.widgets import FOR_THE_README, picture
     from course_lib.claims import recorded
 
@@ -129,7 +129,7 @@ def _picture() -> str:
 
 
 def _to_refresh(found: dict[str, "Finding"]) -> str:
-    """Say which notebooks show these findings, and how their outputs are brought up to date."""
+    """Return a message with the notebooks that show these findings, and the command that updates their outputs."""
     from course_lib.claims import find
     from course_lib.course.contents import BY_SLUG, CHAPTERS
 
@@ -156,7 +156,7 @@ def _stress(arguments: argparse.Namespace, chosen: Sequence["Experiment"]) -> in
             record({id: find(id)()})
         finding = record_tried(id, tried)
         bar.write(_paragraphs(find(id), finding))
-        sys.stdout.flush()  # a log shows each finding as it comes
+        sys.stdout.flush()  # so that a log shows each finding at once
         arguments.kept = (
             f"This run measured and recorded {number} of {len(waiting)} claims; the same command does the rest."
         )

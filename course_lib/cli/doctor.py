@@ -30,7 +30,7 @@ PACKAGES = (
     "tokenizers",
     "tqdm",
 )
-PROGRAMS = ("jupyterlab", "nbclient")  # they are run, not imported: importing them takes seconds
+PROGRAMS = ("jupyterlab", "nbclient")  # the course runs them and does not import them, which would take seconds
 
 
 def add(commands: argparse._SubParsersAction) -> None:
@@ -54,10 +54,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 @dataclass
 class Finding:
-    """One thing that was checked: whether it is in order, and if not, what to do.
+    """The result of one check, with a remedy if there is a problem.
 
-    well: None if it was not checked because something that it needs is missing. is_missing: not installed at all.
-    is_note: needs no action.
+    well: whether all is well; None if the check could not run because a requirement is missing. is_missing: not
+    installed. is_note: needs no action.
     """
 
     name: str
@@ -77,9 +77,9 @@ class Finding:
 
 
 def examine(announce: Callable[[str], object] = lambda name: None) -> Iterator[Finding]:
-    """Check everything that the course needs, in the order in which it is needed.
+    """Check everything that the course needs, in the order of use.
 
-    `announce` gets the name of each thing before it is checked: the first import of torch may take a while.
+    announce: called with the name of each check before it runs, because the first import of torch may take a while.
     """
     remedy = "install Python 3.11 or newer and create the environment again"
     yield Finding("Python", sys.version_info >= (3, 11), platform.python_version(), remedy)
@@ -103,7 +103,7 @@ def examine(announce: Callable[[str], object] = lambda name: None) -> Iterator[F
             try:
                 yield look()
                 continue
-            except ImportError as error:  # of a package that has no line of its own
+            except ImportError as error:  # from a package without its own check
                 package = (error.name or "a package").partition(".")[0]
                 if package not in missing:
                     yield _not_imported(package, error)
@@ -114,18 +114,18 @@ def examine(announce: Callable[[str], object] = lambda name: None) -> Iterator[F
 
 
 def _ranges() -> dict[str, Any]:
-    """Return which versions of each package the course accepts, as far as its installation says."""
+    """Return the versions of each package that the course accepts, if its installation lists them."""
     try:
         from packaging.requirements import Requirement
 
         required = [Requirement(each) for each in importlib.metadata.requires(brought_by.NAME) or ()]
     except (ImportError, importlib.metadata.PackageNotFoundError):
         return {}
-    return {each.name: each.specifier for each in required}  # of all extras: they name each package with one range
+    return {each.name: each.specifier for each in required}  # from all extras, which agree on one range per package
 
 
 def _package(package: str, accepted: Any) -> Finding:
-    """Check one package: is it installed, can it be imported, does the course accept its version?"""
+    """Check that a package is installed, can be imported, and has a version that the course accepts."""
     try:
         if package in PROGRAMS and importlib.util.find_spec(package):
             version = importlib.metadata.version(package)
@@ -143,13 +143,13 @@ def _not_imported(package: str, error: Exception) -> Finding:
     if isinstance(error, ModuleNotFoundError) and (error.name or package).partition(".")[0] == package:
         return Finding(package, False, "not installed in this environment", _install(package), is_missing=True)
     remedy = f"{_install(package)}, with --force-reinstall"
-    if platform.system() == "Windows" and isinstance(error, OSError):  # a DLL of torch, mostly
+    if platform.system() == "Windows" and isinstance(error, OSError):  # usually because of a missing DLL of torch
         remedy = "install Microsoft's Visual C++ Redistributable (x64) and try again; if that does not help, " + remedy
     return Finding(package, False, f"installed, but cannot be loaded: {type(error).__name__}: {error}", remedy)
 
 
 def _notes() -> Iterator[Finding]:
-    """Report what kind of installation this is, and whether it can grade a class."""
+    """Report the kind of this installation, and whether it can grade a class."""
     if not (COURSE / "notebooks").is_dir():
         yield Finding("the course", True, "only the library, without notebooks", is_note=True)
     elif (holds := released()) is not None:
@@ -169,7 +169,7 @@ def _notes() -> Iterator[Finding]:
 
 
 def _install(package: str) -> str:
-    """Return how to install a package. If the course has its own environment and this is another, that is the cause."""
+    """Return how to install a package, or to use the course's own environment if it exists and this is another."""
     own = COURSE / ".venv"
     if (own / "pyvenv.cfg").is_file() and Path(sys.prefix).resolve() != own.resolve():
         python = own / ("Scripts/python.exe" if platform.system() == "Windows" else "bin/python")
@@ -178,7 +178,7 @@ def _install(package: str) -> str:
 
 
 def _sliders() -> Finding:
-    """Sliders need a part that runs in the browser, which the package jupyterlab_widgets provides."""
+    """Check for jupyterlab_widgets, the part of the sliders that runs in the browser."""
     remedy = "run `python -m pip install --force-reinstall ipywidgets jupyterlab_widgets`, then restart JupyterLab"
     try:
         importlib.import_module("jupyterlab_widgets")
@@ -194,7 +194,7 @@ def _model() -> Finding:
 
     try:
         model, tokenizer = load_pretrained("tinytown")
-    except ImportError:  # of the package's, not of the model's
+    except ImportError:  # the package's import failed, and not the model
         raise
     except Exception as error:
         return Finding(
@@ -205,7 +205,7 @@ def _model() -> Finding:
 
 
 def _exercises() -> Finding:
-    """Read one page: this shows that the pages, or a learner's sealed file of them, are there and can be read."""
+    """Read one page, to check that the pages (or a learner's sealed file of them) exist and are readable."""
     try:
         from course_lib.grading.page.catalogue import EXERCISES
 
@@ -232,9 +232,10 @@ def _progress_file() -> Finding:
 
 
 def doctor(versions: bool = True) -> bool:
-    """Print what is in order and what is not, with the remedy, as soon as each is known; True if there is no problem.
-    versions=False prints neither version numbers nor notes."""
-    # A terminal also shows what is being checked; the finding is written over it.
+    """Print the result of each check at once, with the remedy for a problem; return True if there is no problem.
+
+    versions: False leaves out version numbers and notes."""
+    # A terminal also shows the current check, and the result overwrites this line.
     waits = sys.stdout is not None and sys.stdout.isatty()
 
     def announce(name: str) -> None:

@@ -1,4 +1,4 @@
-"""`python -m course_lib glass`: write the glass model as one page that needs nothing else."""
+"""`python -m course_lib glass`: write the glass model as one self-contained page."""
 
 import argparse
 from pathlib import Path
@@ -33,7 +33,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the page and say how large it is."""
+    """Write the page and print its size."""
     from course_lib.course.files import write_whole
     from course_lib.live.glass import HEADINGS, OF_A_MODEL, html
     from course_lib.pretrained import load_pretrained
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         model, tokenizer = load_pretrained(arguments.model)
         heading = HEADINGS.get(arguments.model, "")
         page = html(model, tokenizer, sentences=OF_A_MODEL.get(arguments.model, ()), heading=heading)
-    except TypeError as error:  # a family that the page does not show
+    except TypeError as error:  # the page does not support this family
         raise ValueError(f"--model {arguments.model}: {error}") from error
     write_whole(arguments.out, lambda part: part.write_text(page, encoding="utf-8"))
     print(f"{arguments.out}: {arguments.out.stat().st_size / 1e6:.1f} MB. Open it in a browser.")

@@ -1,4 +1,4 @@
-"""`python -m course_lib grade`: grade a notebook, or those of a whole class; what it does stands in the classroom."""
+"""`python -m course_lib grade`: grade one notebook or a class; `course_lib.classroom` has the code."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""`python -m course_lib ladder`: the model that grows through the course, measured after each chapter."""
+"""`python -m course_lib ladder`: measure the course's growing model after each chapter."""
 
 import argparse
 
@@ -23,7 +23,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the record, or train rungs and print them beside it."""
+    """Print the record, or train rungs and print their results next to it."""
     import torch
 
     from course_lib.checks import require_at_least_one

@@ -1,4 +1,4 @@
-"""Progress where no terminal shows it, as in a log: whole lines, rarely."""
+"""Progress bars without a terminal, for example in a log: complete lines at long intervals."""
 
 import re
 import sys
@@ -7,24 +7,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-SECONDS = 30.0  # at least, between two lines of progress
+SECONDS = 30.0  # the minimum between two lines of progress
 
 
 class Lines:
-    """A stream that keeps what a bar writes over itself, after a carriage return, and passes on its last state: when
-    the bar ends its line, and in between at most once in `SECONDS`. Everything else goes through as it is."""
+    """A stream that thins out the updates of progress bars, which begin with a carriage return.
+
+    It passes on a bar's last state when the bar ends its line, and before that at most once in `SECONDS`. All other
+    text passes through unchanged."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic):
         self._stream, self._clock = stream, clock
         self._written = clock()
-        self._state: str | None = None  # of a bar, in the line that is being written; None: no bar writes there
+        self._state: str | None = None  # a bar's text in the current line; None: no bar
         self._said = ""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        for part in re.split(r"([\r\n])", text.replace("\x1b[A", "")):  # [A: up a line, which only a terminal can
+        for part in re.split(r"([\r\n])", text.replace("\x1b[A", "")):  # [A moves up a line in a terminal
             if part == "\r":
                 self._state = ""
             elif self._state is None:
@@ -48,9 +50,9 @@ class Lines:
 
 @contextmanager
 def whole_lines() -> Iterator[None]:
-    """Let every bar in this block write whole lines where standard error is no terminal."""
+    """Make every bar in this block write complete lines if standard error is not a terminal."""
     before = sys.stderr
-    if before is not None and not before.isatty():  # None where there is no console
+    if before is not None and not before.isatty():  # None without a console
         sys.stderr = Lines(before)
     try:
         yield

@@ -1,6 +1,6 @@
-"""What a command says where a package is missing: the words that install it, with all that the same work needs.
+"""The advice of a command when a package is missing: how to install it, together with the rest of its extra.
 
-Which work needs which package stands in pyproject.toml, as extras; pip keeps them with what it has installed.
+The extras of pyproject.toml list the packages for each kind of work; pip stores them in the metadata.
 """
 
 import importlib.metadata
@@ -10,7 +10,7 @@ from pathlib import Path
 from course_lib.course.files import COURSE
 
 NAME = "transformers-measured"
-PACKAGES = {  # module -> the package that brings it, where the two have different names
+PACKAGES = {  # module -> its package, if the names differ or another package includes it
     "markdown_it": "markdown-it-py",
     "yaml": "pyyaml",
     "jupyter": "jupyterlab",
@@ -24,10 +24,10 @@ OF_COMMAND = {
 
 
 def install(module: str, command: str = "") -> str | None:
-    """Return the words after `pip install` that bring a module; None if the course does not ask for it.
+    """Return the arguments of `pip install` for a module; None if the course does not require it.
 
-    In the repository that is the list of everything, elsewhere one of the course's extras, or the package alone if the
-    library itself needs it. command: whose extra is taken where several would do.
+    In the repository they are the full requirements, elsewhere an extra of the course, or only the package if the
+    library itself requires it. command: chooses between several possible extras.
     """
     top = module.partition(".")[0]
     package = PACKAGES.get(top, top.lower().replace("_", "-"))
@@ -42,11 +42,11 @@ def install(module: str, command: str = "") -> str | None:
 
 
 def _asked_for() -> dict[str, list[str]]:
-    """Return, for each package, the extras that bring it; an empty list for those of the library."""
+    """Return the extras that include each package; an empty list for the library's own requirements."""
     found: dict[str, list[str]] = {}
     try:
         lines = importlib.metadata.requires(NAME) or []
-    except importlib.metadata.PackageNotFoundError:  # a copy that nobody installed
+    except importlib.metadata.PackageNotFoundError:  # a copy that is not installed
         lines = []
     for line in lines:
         package = re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", line, maxsplit=1)[0]).lower()

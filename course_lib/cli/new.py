@@ -1,4 +1,4 @@
-"""`python -m course_lib new exercise`: write a page and its module that pass at once, or prove a page that is there."""
+"""`python -m course_lib new exercise`: write a working exercise page with its module, or check an existing page."""
 
 import argparse
 import os
@@ -95,7 +95,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the page unless it is there, and prove it. Returns 1 if a proof fails."""
+    """Write the page unless it exists, and check its exercises; return 1 if a check fails."""
     from course_lib.course.contents import BY_SLUG
     from course_lib.course.files import inside
     from course_lib.grading.page import catalogue
@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
         if f"{slug}.{name}" in catalogue.EXERCISES:
             raise ValueError(f"the exercise {slug}.{name} exists already: choose another name")
         for file in (page, page.with_suffix(".py")):
-            if os.path.lexists(file):  # a module without its page, a link that leads nowhere
+            if os.path.lexists(file):  # a module without its page, or a broken link
                 raise ValueError(f"{file} is there already, or is a link: choose another name, or delete it")
         page.parent.mkdir(parents=True, exist_ok=True)
         for file, text in ((page, PAGE), (page.with_suffix(".py"), MODULE)):
@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def prove(exercise: "Exercise") -> int:
-    """Print whether the reference passes and each mistake fails under its own name; return 1 if one does not."""
+    """Print whether the reference passes and the check identifies each mistake; return 1 if one is wrong."""
     from course_lib.grading import grade
 
     wrong = []

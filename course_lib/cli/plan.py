@@ -1,4 +1,4 @@
-"""`python -m course_lib plan`: a course of days or weeks, or the plan of one chapter, from the teacher's notes."""
+"""`python -m course_lib plan`: plan a course of days or weeks, or one chapter, from the teacher's notes."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`python -m course_lib progress`: where you stand, as `progress()` shows it in a notebook."""
+"""`python -m course_lib progress`: show your progress, as `progress()` does in a notebook."""
 
 import argparse
 
@@ -19,7 +19,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the standing."""
+    """Print the progress."""
     from course_lib.grading import progress
 
     print(progress())

@@ -1,4 +1,4 @@
-"""`python -m course_lib refresh`: run notebooks again, and write what is made from other files."""
+"""`python -m course_lib refresh`: run notebooks again, and write generated files."""
 
 import argparse
 from pathlib import Path
@@ -28,7 +28,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the notebooks that are named, or all; write what is made from them."""
+    """Run the given notebooks, or all, and write the files that are generated from them."""
     from tqdm.auto import tqdm
 
     from course_lib.bench import report

@@ -1,4 +1,4 @@
-"""`python -m course_lib release`: write the package for learners, or bring one up to date."""
+"""`python -m course_lib release`: write the package for learners, or update one."""
 
 import argparse
 import re
@@ -54,7 +54,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the package and say what it holds and what was done."""
+    """Write the package and print its contents and the changes."""
     from course_lib.classroom.course_file import find_course_file
     from course_lib.classroom.term import read_term
     from course_lib.grading.page.package import release
@@ -91,9 +91,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def chapters_of(words: list[str]) -> list[int]:
-    """Return the numbers that a person means: "0-4", "2", "sampling", also with commas between them.
+    """Return the chapter numbers for words such as "0-4", "2" or "sampling", which commas may separate.
 
-    Errors: ValueError for what is no chapter.
+    Errors: ValueError for a word that is not a chapter.
     """
     numbers = {each.slug: each.number for each in CHAPTERS} | {str(each.number): each.number for each in CHAPTERS}
     found = set()

@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not 0 <= arguments.port <= 65535:
         raise ValueError(f"port must be between 0 and 65535, got {arguments.port}")
     chosen = [chapter for chapter in CHAPTERS if chapter.slug in wanted or str(chapter.number) in wanted]
-    console = Console(sys.stdout)  # where the terminal is closed, the room still ends in order
+    console = Console(sys.stdout)  # so that a closed terminal does not stop an orderly end
     with ExitStack() as stack:
         earlier = stack.enter_context(only_room(out)) if out else None
         tally = Tally(chosen or CHAPTERS, earlier=earlier)
@@ -90,16 +90,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def only_room(out: Path) -> Iterator[dict[str, Any] | None]:
-    """Give what this file holds, as `read`, and let no other room write to it meanwhile.
+    """Yield the content of this file, as from `read`, and keep other rooms from writing to it in the meantime.
 
-    Errors: ValueError where another room does, or for a file that is not a room's; OSError for a folder that is not
-        there or cannot be written.
+    Errors: ValueError if another room uses the file, or if it is not a room's file; OSError if the folder does not
+        exist or cannot be written.
     """
     import filelock
 
-    if not out.parent.is_dir():  # filelock would make it
+    if not out.parent.is_dir():  # filelock would create it
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(out.parent))
-    read(out)  # no lock is made beside a file that is not a room's
+    read(out)  # raises before there is a lock next to a file that is not a room's
     lock = filelock.FileLock(out.with_name(f".{out.name}.lock"))
     try:
         lock.acquire(timeout=0)
@@ -112,9 +112,9 @@ def only_room(out: Path) -> Iterator[dict[str, Any] | None]:
 
 
 def read(out: Path) -> dict[str, Any] | None:
-    """Return what a room has kept in this file; None if there is no such file.
+    """Return a room's content from this file; None if there is no such file.
 
-    Errors: ValueError for any other file, which is left as it is.
+    Errors: ValueError for any other file, which stays unchanged.
     """
     from course_lib.course.files import parsed
     from course_lib.room.tally import require_summary
@@ -128,7 +128,7 @@ def read(out: Path) -> dict[str, Any] | None:
 
 
 def until_ended(tally: "Tally", host: str, port: int, out: Path | None, console: "Console") -> int:
-    """Keep a room open, and its counts as they come. Return the number of the signal that ended it, 0 for Ctrl-C."""
+    """Run a room and save its counts as they change; return the number of the signal that ended it, 0 for Ctrl-C."""
     import asyncio
 
     from course_lib.course.files import save_json
@@ -148,7 +148,7 @@ def until_ended(tally: "Tally", host: str, port: int, out: Path | None, console:
             saved = told
 
     def ready(port: int) -> None:
-        keep()  # a file that cannot be written is told now
+        keep()  # reports an unwritable file at once
         print("\n".join(welcome(tally.code, tally.key, host, port, out)), file=console, flush=True)
 
     async def open_room() -> None:
@@ -160,7 +160,7 @@ def until_ended(tally: "Tally", host: str, port: int, out: Path | None, console:
             task.cancel()
 
         for number in ENDING:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as SIGHUP is below `nohup`
+            if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` ignores SIGHUP
                 with suppress(NotImplementedError):  # on Windows
                     here.add_signal_handler(number, end, number)
         await serve(tally, host, port=port, ready=ready, keep=keep)
@@ -173,7 +173,7 @@ def until_ended(tally: "Tally", host: str, port: int, out: Path | None, console:
 
 
 def welcome(code: str, key: str, host: str, port: int, out: Path | None) -> list[str]:
-    """Return what the terminal shows of an open room, a line each."""
+    """Return the lines that the terminal shows for an open room."""
     everywhere = host in ("0.0.0.0", "::", "")
     reached = local_address() if everywhere else host
     address = f"{f'[{reached}]' if ':' in reached else reached}:{port}"
@@ -193,7 +193,7 @@ def welcome(code: str, key: str, host: str, port: int, out: Path | None) -> list
 
 
 def local_address() -> str:
-    """Return this machine's address in its network, as far as it knows; nothing is sent to find it."""
+    """Return this machine's address in its network, as far as it knows; this sends nothing."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect(("10.255.255.255", 1))

@@ -38,7 +38,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Build the site, check it, and say how large it is."""
+    """Build the site, check it, and print its size."""
     from course_lib.checks import require_at_least_one
     from course_lib.site.build import build
 

@@ -1,4 +1,4 @@
-"""`python -m course_lib slides`: write a chapter's slides as one page that needs nothing else."""
+"""`python -m course_lib slides`: write a chapter's slides as one self-contained page."""
 
 import argparse
 from pathlib import Path
@@ -26,7 +26,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the slides and say how many there are."""
+    """Write the slides and print their number."""
     from course_lib.cli.start import chapter_of
     from course_lib.course.files import write_whole
     from course_lib.site.slides import slides

@@ -1,4 +1,4 @@
-"""`python -m course_lib start`: put the course into a folder of the learner's own, and open JupyterLab there."""
+"""`python -m course_lib start`: copy the course into the learner's folder, and open JupyterLab there."""
 
 import argparse
 import importlib.util
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 PROJECTOR = ".projector"  # in the learner's folder: JupyterLab's settings for a lecture hall
 LARGE_TYPE = {"code-font-size": "19px", "content-font-size1": "21px", "ui-font-size1": "17px"}
 FIRST = f"notebooks/{CHAPTERS[0].notebook}"
-# What JupyterLab begins with here, below the learner's own settings: it wraps long lines of code, and asks for no news.
-# What a control asks for waits until the cell that runs has ended: in a thread beside it (a subshell) both would draw
-# from one generator of random numbers, and no seed would hold; nor could a training that a button began be interrupted.
+# JupyterLab's default settings here, which the learner's own override: it wraps long lines and does not fetch news.
+# A control's request waits for the running cell. In a subshell, a parallel thread, both would use the same random
+# generator, so that seeds would not reproduce results. You could also not interrupt training that a button started.
 SETTINGS = Path(__file__).resolve().parents[1] / "assets/jupyter"
-# What a kernel runs there before any cell, unless the learner has a file of their own for that.
+# A kernel runs this file before any cell, unless the learner has a startup file.
 STARTUP = Path(__file__).resolve().parents[1] / "live/startup.py"
 
-# What a server warns of would drown the two lines that a learner needs; but without a browser its address is needed.
+# A server's warnings would hide the two lines that a learner needs. Without a browser, its log shows the address.
 QUIET = ("--log-level=ERROR", "--LabApp.log_level=ERROR")
 
 
@@ -65,14 +65,14 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Fill or update the folder, say what changed, and stay until JupyterLab ends."""
+    """Fill or update the folder, print the changes, and run JupyterLab until it ends."""
     from course_lib.course.handout import hand_out, last_saved, place
 
     page = notebook_of(arguments.page) if arguments.page else None
     if arguments.pull:
         print("\n".join(pulled()), flush=True)
     folder = arguments.folder or usual_folder()
-    if not arguments.folder and folder.is_symlink():  # a repository that was cloned may hold such a link
+    if not arguments.folder and folder.is_symlink():  # a cloned repository may contain such a link
         raise ValueError(
             f"{folder} is a link to {folder.readlink()}: name your folder with --folder, or delete the link"
         )
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     opened = folder / page if page else last_saved(COURSE, folder) or folder / FIRST
     if arguments.no_lab:
         return 0
-    if server := os.environ.get("JUPYTER_SERVER_ROOT"):  # a terminal within JupyterLab, a hub: one is open already
+    if server := os.environ.get("JUPYTER_SERVER_ROOT"):  # JupyterLab is open already: a terminal in it, or a hub
         near = opened.relative_to(server) if opened.is_relative_to(server) else opened
         print(f"JupyterLab is running already: open {near} in its file browser.")
         return 0
@@ -102,16 +102,16 @@ def run(arguments: argparse.Namespace) -> int:
     if reached:
         print(f"In it you came as far as “{reached}”: its first cell, once it has run, leads there.")
     print("To end it, save your notebooks (Ctrl-S), then press Ctrl-C here, and y.", flush=True)
-    options = [  # the address, not the file: so it is also the one that the terminal shows
+    options = [  # the default URL, because the terminal then shows the same address
         f"--ServerApp.root_dir={folder}",
         f"--LabApp.default_url=/lab/tree/{page}",
         *(() if "--no-browser" in arguments.lab else QUIET),
-        "--KernelManager.transport_encryption=auto",  # otherwise each kernel warns of eavesdroppers
+        "--KernelManager.transport_encryption=auto",  # otherwise each kernel warns about eavesdropping
         *(_projector(folder) if arguments.projector else ()),
         *shlex.split(arguments.lab, posix=os.name == "posix"),
     ]
     searched = [str(SETTINGS), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
-    # `python -m course_lib …`, as pages and cards write it, is the course's own in JupyterLab's terminals and cells.
+    # In JupyterLab's terminals and cells, the command `python -m course_lib …` then runs the course's own Python.
     programs = [str(Path(sys.executable).parent), *filter(None, [os.environ.get("PATH")])]
     own = {"JUPYTER_CONFIG_PATH": os.pathsep.join(searched), "PATH": os.pathsep.join(programs)}
     environment = {"PYTHONSTARTUP": str(STARTUP)} | os.environ | own
@@ -120,17 +120,17 @@ def run(arguments: argparse.Namespace) -> int:
 
         environment[ENLARGED] = "1.45"
     with subprocess.Popen([sys.executable, "-m", "jupyter", "lab", *options], env=environment) as lab:
-        for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):  # the latter: its terminal is closed
-            signal.signal(number, lambda *_: lab.terminate())  # which shuts its kernels down
+        for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):  # SIGHUP: the terminal closed
+            signal.signal(number, lambda *_: lab.terminate())  # this also shuts down its kernels
         while True:
             try:
                 return lab.wait()
-            except KeyboardInterrupt:  # JupyterLab has seen it, too, and asks whether it shall end
+            except KeyboardInterrupt:  # JupyterLab has also received it, and asks for confirmation
                 continue
 
 
 def _open_already(folder: Path) -> tuple[str, str] | None:
-    """Return the address and the token of a JupyterLab that has this folder open: two would write the same files."""
+    """Return the address and token of a JupyterLab that has this folder open: two would write the same files."""
     from jupyter_server.serverapp import list_running_servers
 
     for server in list_running_servers():
@@ -140,8 +140,9 @@ def _open_already(folder: Path) -> tuple[str, str] | None:
 
 
 def _projector(folder: Path) -> list[str]:
-    """Write settings with larger type, if there are none yet, and return the option that lets JupyterLab take these in
-    place of the user's own, which stay as they are."""
+    """Write settings with larger type if there are none yet; return the option that makes JupyterLab use them.
+
+    The user's own settings do not change."""
     path = inside(folder, f"{PROJECTOR}/@jupyterlab/apputils-extension/themes.jupyterlab-settings")
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -150,7 +151,7 @@ def _projector(folder: Path) -> list[str]:
 
 
 def pulled() -> list[str]:
-    """Fetch what is newer and return what to tell the learner, a line each. Without a network the day goes on."""
+    """Fetch newer files and return lines of news for the learner; a missing network is not an error."""
     from course_lib.course.pull import fetch_newer
 
     try:
@@ -172,13 +173,15 @@ def _files(count: int) -> str:
 
 
 def stayed(each: "Handed") -> str:
-    """Return a sentence on a file that the learner edited, and of which there is a newer version."""
+    """Return a sentence about a file that the learner has edited and that has a newer version."""
     return f"You have edited {each.name}, so it stays as it is; the newer version is next to it, as {each.path.name}."
 
 
 def usual_folder() -> Path:
-    """Return the learner's folder: `my/` beside the course. In a wheel nothing of a learner's may stand, so there it is
-    `my/` where they are, or where they are if that is theirs already."""
+    """Return the learner's folder: `my/` next to the course.
+
+    If the course comes from a wheel, it is `my/` in the current folder, or the current folder if it is the learner's
+    already."""
     from course_lib.course.handout import RECORD
 
     if COURSE.name != "handouts":
@@ -187,8 +190,8 @@ def usual_folder() -> Path:
 
 
 def notebook_of(name: str) -> str:
-    """Return the path, within the folder, of the notebook that a learner names: "2", "attention", "02_attention.ipynb"
-    or "exercises/02_attention.ipynb".
+    """Return a notebook's path in the folder from "2", "attention", "02_attention.ipynb" or
+    "exercises/02_attention.ipynb".
 
     Errors: ValueError if there is no such chapter.
     """
@@ -197,7 +200,7 @@ def notebook_of(name: str) -> str:
 
 
 def chapter_of(name: str) -> Chapter:
-    """Return the chapter that somebody names by its number, its name or a notebook's path. Errors: as `notebook_of`."""
+    """Return the chapter with this number, name or notebook path. Errors: as in `notebook_of`."""
     last = name.replace("\\", "/").rpartition("/")[2]
     for chapter in CHAPTERS:
         if last.lower() in (str(chapter.number), f"{chapter.number:02d}", chapter.slug, chapter.notebook.lower()):
@@ -209,13 +212,13 @@ def chapter_of(name: str) -> Chapter:
 
 
 def is_released(page: str) -> bool:
-    """Say whether this course has the chapter of a notebook; a learner's package may get it later."""
+    """Return whether this course has a notebook's chapter; a learner's package may get it later."""
     has = released()
     return has is None or any(each.notebook == page.rpartition("/")[2] and each.number in has for each in CHAPTERS)
 
 
 def news(handed: list["Handed"], folder: Path) -> list[str]:
-    """Return what to tell the learner, a line each."""
+    """Return lines of news for the learner."""
     counts = Counter(each.done for each in handed)
     lines = [f"{each.name} was skipped: {each.why}." for each in handed if each.done == "skipped"]
     if counts["given"] == len(handed) - len(lines):

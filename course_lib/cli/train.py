@@ -1,4 +1,4 @@
-"""`python -m course_lib train`: train a model of the course from nothing."""
+"""`python -m course_lib train`: train a model of the course from scratch."""
 
 import argparse
 from dataclasses import fields, replace
@@ -45,7 +45,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train the model; of tinytown show what it has learnt."""
+    """Train the model; for tinytown, also print what it has learnt."""
     from course_lib.claims import TinytownRecipe, recipes, train_tinytown
     from course_lib.pretrained import shipped_figures
     from course_lib.processes import count, join_processes, rank
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise ValueError(f"only the recipe of tinytown has options; leave out {', '.join(chosen)}")
         if folder.exists() and any(folder.iterdir()):
             raise ValueError(f"{folder} is not empty: give another folder with --out, or move that one away")
-        folder.mkdir(parents=True, exist_ok=True)  # a folder that cannot be is known before the training
+        folder.mkdir(parents=True, exist_ok=True)  # fails before training if the folder is impossible
         recipes()[arguments.model](folder, True)
         print(f'Open it with `load_pretrained("{folder}")`.')
         return 0
@@ -80,14 +80,14 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.kept = f"The same command goes on from the last checkpoint, {checkpoint}."
         raise
     if rank():
-        return 0  # the first one reports
+        return 0  # only the first process reports
     report_figures(figures, shipped_figures()["figures"])
     print(f'\nOpen it with `load_pretrained("{folder}")`.')
     return 0
 
 
 def report_figures(figures, shipped: dict) -> None:
-    """Print a table of `TinytownFigures`: what this model shows, beside what the shipped one showed once trained."""
+    """Print a table that compares this model's `TinytownFigures` with the shipped model's."""
     print(f"\n{'on held-out stories':<28}{'this model':>32}{'shipped':>32}")
     for field in fields(figures):
         now, then = getattr(figures, field.name), shipped.get(field.name, "not measured")

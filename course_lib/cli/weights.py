@@ -29,11 +29,11 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Fetch what is named, or say what there is."""
+    """Fetch the given weights, or print a list of all."""
     from course_lib.hub import weights
 
     for name in arguments.names:
-        weights.source(name)  # all names are known before the first is fetched
+        weights.source(name)  # raises for an unknown name before the first download
     if arguments.folder:
         print(*([weights.weights_folder(name) for name in arguments.names] or [weights.cache()]), sep="\n")
     elif arguments.list or not arguments.names:
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         from course_lib.hub.fetch import PLACES, fetch
 
-        truststore.inject_into_ssl()  # trust what the operating system trusts, as pip does
+        truststore.inject_into_ssl()  # use the operating system's certificates, as pip does
         here = []
         for name in arguments.names:
             print(f"{name}: {fetch(name, [arguments.place] if arguments.place else PLACES)}")

@@ -1,5 +1,6 @@
 """The hub: public weights and other libraries' formats.
 
-`weights` says where they come from and where they lie, `fetch` brings them, `names` says what others call our parts,
-`checkpoints` reads their files. `course_lib.pretrained` is the door to all of it.
+`weights` lists their origin and their place on disk, `fetch` downloads them, `names` maps other libraries' names to
+ours, `layouts` converts their tensors, and `checkpoints` and `stories` read their files. `course_lib.pretrained` is
+the entry point to all of it.
 """

@@ -1,7 +1,7 @@
-"""Checkpoints: a model put together from tensors that were trained elsewhere.
+"""Checkpoints: build one of our models from tensors that were trained elsewhere.
 
-Chapter 15. Loading a checkpoint is renaming, and now and then turning a matrix. What must never happen is that a part
-stays as it was drawn and nobody notices: so every tensor has to be used, and every part has to be filled.
+Chapter 15. Loading a checkpoint mostly renames tensors, and sometimes transposes a matrix. A part must never silently
+keep its random initialization. The loaders therefore check that they use every tensor and fill every part.
 """
 
 import re
@@ -34,22 +34,24 @@ def assemble(
     source: object,
     theirs: Callable[[str], str] = lambda name: name,
 ) -> Model:
-    """A model of these tensors, in evaluation mode, on their device and in their dtype (the widest, if they differ).
+    """Build a model from these tensors, in evaluation mode, on their device and in their dtype.
+
+    If the dtypes differ, the model gets the widest.
 
     Args:
-        tensors: the weights, under the names that they came with. source: where they are from, for the error.
-        theirs: from our name of a tensor to the name that it came with; the same unless given.
-    Errors: ValueError that lists what is missing, unknown, of a wrong shape, or tied to numbers that it does not equal,
-        or names a tensor that holds NaN or infinite numbers, or numbers of another kind than our models have.
+        tensors: the weights, under their original names. source: where they are from, for the error.
+        theirs: maps our name of a tensor to its original name; by default the two are equal.
+    Errors: ValueError if a tensor is missing, unknown, of a wrong shape, or differs from its tied partner. Also if a
+        tensor contains NaN or infinite numbers, or has a dtype that our models do not support.
     """
-    if config.n_layers > len(tensors):  # building the blocks would take as long as there are said to be blocks
+    if config.n_layers > len(tensors):  # a damaged config may ask for so many blocks that building takes forever
         raise ValueError(f"{source} has n_layers={config.n_layers} in its config, but only {len(tensors)} tensors")
-    # "meta": shapes without numbers, for the numbers are at hand. Sinusoids are not among them: they are computed.
+    # "meta" allocates no numbers, because `tensors` has them. Sinusoids are computed, so they need a real device.
     with torch.device("cpu" if config.positions == "sinusoidal" else "meta"):
         model = FAMILIES[config.family](config)
     parts, tied = model.state_dict(keep_vars=True), tied_names(model)
     wanted = {theirs(name): part for name, part in parts.items() if name not in tied}
-    for name, first in tied.items():  # stored once, or twice and equal
+    for name, first in tied.items():  # a file may store a tied tensor twice if both are equal
         again = tensors.pop(theirs(name), None)
         if again is not None and not torch.equal(again, tensors.get(theirs(first), again)):
             raise ValueError(f"{source}: {theirs(name)} is tied to {theirs(first)}, but holds other numbers")
@@ -82,29 +84,29 @@ def _listed(names: list[str], most: int = 12) -> str:
 
 
 def tied_names(model: Model) -> dict[str, str]:
-    """The second names of tensors that have two uses -> the names under which they are stored."""
+    """Return the second name of each tensor that has two uses -> the name under which the tensor is stored."""
     first_name: dict[int, str] = {}
     parts = model.state_dict(keep_vars=True).items()
     return {name: first for name, part in parts if (first := first_name.setdefault(id(part), name)) != name}
 
 
 def from_hf_state_dict(family: str, state_dict: Mapping[str, Tensor], config: object) -> Model:
-    """Our model with weights that carry Hugging Face's names, in evaluation mode: the same ids give the same numbers.
+    """Build our model from weights with Hugging Face's names, in evaluation mode: the same ids give the same numbers.
 
     Args:
         family: "gpt2", "llama", "mistral", "qwen2", "qwen3", "gpt_neox", "bert", "roberta", "t5" or "marian".
-        state_dict: of the bare model, or of one with a head, such as GPT2LMHeadModel. The tensors are copied; the model
-            has their device and dtype.
+        state_dict: from the bare model, or from a model with a head, such as GPT2LMHeadModel. The tensors are copied;
+            the model has their device and dtype.
         config: the reference's configuration, or its dictionary (config.json).
     Errors: ValueError if the configuration asks for something that our models do not do, or a tensor is missing,
-        unknown or of a wrong shape. Nothing is left out in silence: `unused` in names.toml says what may be.
+        unknown or of a wrong shape. Only the tensors under `unused` in names.toml are ignored.
     """
     require_known(family)
     require_mapping(state_dict=state_dict)
     require_tensors(**{f"state_dict[{name!r}]": tensor for name, tensor in state_dict.items()})
     with reading(f"the {family} configuration"):
         config = config_from_hf(family, config)
-    if "shared.weight" in state_dict:  # newer versions of transformers write the head only where it is another tensor
+    if "shared.weight" in state_dict:  # newer versions of transformers store the head only if it is not tied
         state_dict = {"lm_head.weight": state_dict["shared.weight"]} | dict(state_dict)
     tensors: dict[str, Tensor] = {}
     for name, tensor in state_dict.items():
@@ -118,37 +120,36 @@ def from_hf_state_dict(family: str, state_dict: Mapping[str, Tensor], config: ob
 
 
 def load_gguf(path: Path) -> tuple[Model, SubwordTokenizer]:
-    """A LLaMA-type model and its tokenizer from a GGUF file, the format of llama.cpp; its few bits become float32.
+    """Load a LLaMA-type model and its tokenizer from a GGUF file, the format of llama.cpp; weights become float32.
 
-    In these files the rows of q and k are reordered so that the features that RoPE turns together are neighbours:
-    rope_interleaved=True, and the weights are taken as they are.
+    These files reorder the rows of q and k so that the features of one RoPE pair are neighbours. The model therefore
+    uses rope_interleaved=True, and the weights stay in the file's order.
 
-    Errors: ValueError for a damaged file, another architecture, another kind of tokenizer, or RoPE stretched to longer
-        texts.
+    Errors: ValueError for a damaged file, another architecture, another kind of tokenizer, or scaled RoPE.
     Source: the `gguf` package, by the makers of the format.
     """
     try:
         said, tensors = _gguf_parts(path)
-    except Exception as error:  # the package checks little, and raises what comes
+    except Exception as error:  # the package checks little, so a damaged file can raise anything
         raise damaged(path, error) from error
     with reading(path):
         return _gguf_model(path, said, tensors), _gguf_tokenizer(said)
 
 
 def _gguf_parts(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return what the file says of its model, and the tensors."""
+    """Return the file's metadata and its tensors."""
     from gguf import GGUFReader, dequantize
 
     class Reader(GGUFReader):
         def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Any:
-            # Else it would go on reading nothing for as long as a damaged number says.
+            # Without this check, a damaged count makes the reader loop past the end.
             if len(found := super()._get(offset, dtype, count, override_order)) != count:
                 raise ValueError("it ends too early")
             return found
 
     reader = Reader(path)
     tensors = {
-        tensor.name: torch.tensor(dequantize(tensor.data, tensor.tensor_type))  # a copy: the file is not to be written
+        tensor.name: torch.tensor(dequantize(tensor.data, tensor.tensor_type))  # a copy: nothing may write to the file
         for tensor in tqdm(reader.tensors, desc=path.name, unit="tensor", leave=False)
     }
     return {name: field.contents() for name, field in reader.fields.items()}, tensors
@@ -166,14 +167,14 @@ def _gguf_model(path: Path, said: dict[str, Any], tensors: dict[str, Tensor]) ->
 
 
 def _gguf_tokenizer(said: dict) -> SubwordTokenizer:
-    """Byte-pair encoding with the file's vocabulary and merges; SmolLM cuts numbers into digits first."""
+    """Build byte-pair encoding with the file's vocabulary and merges; SmolLM first splits numbers into digits."""
     tokens, kinds = said["tokenizer.ggml.tokens"], said["tokenizer.ggml.token_type"]
     merges = [tuple(merge.split(" ")) for merge in said["tokenizer.ggml.merges"]]
     tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, merges))
     bytes_ = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), bytes_])
     tokenizer.decoder = decoders.ByteLevel()
-    control = 3  # such as <|im_start|>: one token wherever it stands
+    control = 3  # such as <|im_start|>: always a single token
     tokenizer.add_special_tokens(
         [AddedToken(token, special=True, normalized=False) for token, kind in zip(tokens, kinds) if kind == control]
     )
@@ -181,7 +182,7 @@ def _gguf_tokenizer(said: dict) -> SubwordTokenizer:
 
 
 def _require_float(weights: Mapping[str, Tensor], source: str = "") -> None:
-    """Raise ValueError that names the first tensor with a dtype that our models do not support."""
+    """Raise ValueError if our models do not support the dtype of a tensor; name the first such tensor."""
     allowed = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
     for name, tensor in weights.items():
         if tensor.dtype not in allowed:

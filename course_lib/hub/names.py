@@ -1,7 +1,7 @@
-"""Names: what other libraries call the same parts, and the same settings.
+"""Names: the names that other libraries give to our parts and settings.
 
-Chapter 15. Hugging Face's families, and the GGUF files of llama.cpp. A model of theirs is a model of ours under other
-names, if its settings ask for nothing that ours do not do.
+Chapter 15. This module covers Hugging Face's families and the GGUF files of llama.cpp. Their model is one of ours with
+other names, provided that our models support all its settings.
 """
 
 import re
@@ -17,13 +17,13 @@ DIFFERS: dict[str, str] = _TABLE["differs"]
 
 
 def _libraries() -> dict[str, dict[str, Any]]:
-    """Return a family, or "gguf" -> its parts, with all that it shares with the family that it is like."""
+    """Return each family, and "gguf" -> its parts, including those that it inherits from a similar family."""
     parts = ("basis", "modules", "settings", "absent", "activations", "old", "only")
     libraries: dict[str, dict[str, Any]] = {}
-    for name, own in _TABLE["family"].items():  # in the file, a family is below the one that it is like
+    for name, own in _TABLE["family"].items():  # in the file, a family comes after the family from which it inherits
         shared = libraries.get(own.get("like", ""), {})
         libraries[name] = {"unused": own.get("unused", shared.get("unused", ""))}
-        for part in parts:  # what has one answer, or means something where it is absent, is the family's own
+        for part in parts:  # "only" and "absent" are not inherited
             inherited = {} if part in ("absent", "old", "only") else shared.get(part, {})
             libraries[name][part] = inherited | own.get(part, {})
     return libraries
@@ -31,7 +31,7 @@ def _libraries() -> dict[str, dict[str, Any]]:
 
 LIBRARIES = _libraries()
 BASIS: dict[str, dict[str, Any]] = {name: each["basis"] for name, each in LIBRARIES.items() if name != "gguf"}
-PADDING_ROWS = 2  # of RoBERTa's position table: positions count from 2
+PADDING_ROWS = 2  # in RoBERTa's position table, where positions count from 2
 
 
 def settings_of(library: str) -> list[tuple[str, str]]:
@@ -41,14 +41,14 @@ def settings_of(library: str) -> list[tuple[str, str]]:
 
 
 def require_known(family: str) -> None:
-    """Raise ValueError unless the family is one of ours; with what sets it apart, where that is known."""
+    """Raise ValueError unless we support the family; the message says how the family differs, if that is known."""
     if not isinstance(family, str) or family not in BASIS:
         apart = f". What sets {family} apart: {DIFFERS[family]}" if str(family) in DIFFERS else ""
         raise ValueError(f"{family=} is not known: choose one of {', '.join(map(repr, BASIS))}{apart}")
 
 
 def their_name(name: str, library: str) -> str:
-    """What a library calls our tensor: "blocks.3.norm1.weight" is "h.3.ln_1.weight" in "gpt2"."""
+    """Return a library's name for our tensor: "blocks.3.norm1.weight" is "h.3.ln_1.weight" in "gpt2"."""
     stack, number, part, kind = re.findall(r"^((?:en|de)coder\.)?(?:blocks\.(\d+))?(.*)\.(\w+)$", name)[0]
     names = LIBRARIES[library]["modules"]
     block = names["blocks.N"].replace("N", number) if number else ""
@@ -56,18 +56,18 @@ def their_name(name: str, library: str) -> str:
 
 
 def config_from_hf(family: str, config: Mapping | Any) -> TransformerConfig:
-    """Hugging Face's configuration, an object or its dictionary, in our words.
+    """Convert Hugging Face's configuration, an object or its dictionary, to ours.
 
-    Errors: ValueError that names the setting, if it asks for something that our models do not do, or a size is missing.
+    Errors: ValueError that names the setting, if our models do not support its value or a size is missing.
     """
     _require_hf_config(config)
     given = LIBRARIES[family]["absent"] | (dict(config) if isinstance(config, Mapping) else config.to_dict())
-    # The old name, which counts, and the new one.
+    # Older versions of transformers say "rope_scaling"; if both are given, that one counts.
     setting = "rope_scaling" if given.get("rope_scaling") else "rope_parameters"
     _require_hf_settings(**{setting: given.get(setting) or {}}, quantization_config=given.get("quantization_config"))
     rope = given.get(setting) or {}
     given |= {"rope_type": rope.get("type", "default")} | rope
-    if family == "t5":  # untied in the file, T5 1.1 says so; the scale of its outputs follows
+    if family == "t5":  # T5 1.1 unties its embeddings, and then does not scale its outputs
         given.setdefault("scale_decoder_outputs", given.get("tie_word_embeddings", True))
         given["tie_word_embeddings"] = given["scale_decoder_outputs"]
     given = {
@@ -87,14 +87,17 @@ def config_from_hf(family: str, config: Mapping | Any) -> TransformerConfig:
     require_one_of(tuple(activations), activation=fields["activation"])
     fields["activation"] = activations[fields["activation"]]
     if fields.get("head_dim", 0) * fields.get("n_heads", 0) == fields.get("d_model"):
-        fields.pop("head_dim", None)  # what it is anyway
+        fields.pop("head_dim", None)  # this is the default
     if family == "roberta" and "max_seq_len" in fields:
         fields["max_seq_len"] -= PADDING_ROWS
     return TransformerConfig.from_dict(fields)
 
 
 def _rope_scaling(given: dict) -> tuple | None:
-    """Return the four numbers of Llama 3.1's RoPE, None where it is not scaled. ValueError for another way to do so."""
+    """Return the four numbers of Llama 3.1's RoPE, or None without scaling.
+
+    Errors: ValueError for another kind of scaling, or if a number is missing.
+    """
     if given["rope_type"] == "default":
         return None
     if given["rope_type"] != "llama3":

@@ -1,6 +1,6 @@
-"""The format of llama2.c: the weights in a fixed order, without names, and the vocabulary behind them.
+"""The format of llama2.c: weights in a fixed order, without names, followed by the vocabulary.
 
-Chapter 15. Seven whole numbers at the beginning are all that such a file says of itself.
+Chapter 15. The only metadata is a header of seven integers.
 """
 
 import struct
@@ -19,18 +19,18 @@ from course_lib.hub.names import BASIS
 from course_lib.tinytown import SubwordTokenizer
 
 HEADER = struct.Struct("<7i")  # d_model, d_ff, n_layers, n_heads, n_kv_heads, vocab_size, max_seq_len
-SPACE = "▁"  # what SentencePiece writes for a space
+SPACE = "▁"  # SentencePiece's character for a space
 SPECIAL = ["<unk>", "<s>", "</s>"]
 BYTES = [
     f"<0x{byte:02X}>" for byte in range(256)
-]  # tokens for what no other token can say; they follow the special ones
+]  # tokens for bytes that no other token covers; they follow the special tokens
 
 
 def load_llama2c(path: Path) -> tuple[Model, SubwordTokenizer]:
-    """A LLaMA-type model and its tokenizer from a file of llama2.c, float32, with its vocabulary behind the weights.
+    """Load a LLaMA-type model and its tokenizer from a file of llama2.c: float32 weights, then the vocabulary.
 
-    Errors: ValueError for a file that ends too early, or holds something else.
-    Source: Karpathy (2023), llama2.c. Its models tell the stories of TinyStories (Eldan and Li 2023).
+    Errors: ValueError for a file that ends too early, or has another format.
+    Source: Karpathy (2023), llama2.c. Its models are trained on TinyStories (Eldan and Li 2023).
     """
     content = bytearray(path.read_bytes())
     try:
@@ -57,13 +57,13 @@ def load_llama2c(path: Path) -> tuple[Model, SubwordTokenizer]:
             for (name, shape), begin in zip(shapes.items(), ends)
         }
         tokenizer = _tokenizer(bytes(content[ends[-1] :]), vocab_size)
-    except Exception as error:  # seven numbers of chance may go wrong in many ways
+    except Exception as error:  # in another kind of file, these seven numbers can be anything
         raise damaged(path, error) from error
     named: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         if name in ("token_embedding", "final_norm"):
             named[f"{name}.weight"] = tensor
-        elif name not in ("cosines", "sines"):  # those our RoPE computes
+        elif name not in ("cosines", "sines"):  # our RoPE computes these two
             named |= {f"blocks.{layer}.{name}.weight": each for layer, each in enumerate(tensor)}
     with reading(path):
         config = TransformerConfig(
@@ -86,9 +86,9 @@ def load_llama2c(path: Path) -> tuple[Model, SubwordTokenizer]:
 
 
 def _tokenizer(content: bytes, vocab_size: int) -> SubwordTokenizer:
-    """Byte-pair encoding as in SentencePiece: characters, of which those are joined first that make the earliest token.
+    """Build byte-pair encoding as in SentencePiece: the merge whose token is earliest in the vocabulary comes first.
 
-    content: the length of the longest token, then for each its score, its length and its bytes."""
+    content: the length of the longest token, then the score, the length and the bytes of each token."""
     tokens, at = [*SPECIAL, *BYTES], 4
     for number in range(vocab_size):
         _score, length = struct.unpack_from("<fI", content, at)

