@@ -78,7 +78,7 @@ def test_faults_change_the_training_and_only_one_keeps_the_loss_up():
     assert [fault for fault, loss in losses.items() if loss > training.MEMORIZED] == [training.HINDERS]
 
 
-@pytest.mark.parametrize("lost", training.PIECES)
+@pytest.mark.parametrize("lost", [*training.PIECES, training.ALL_BUT_WEIGHTS])
 def test_only_a_whole_checkpoint_goes_on_as_if_nothing_had_happened(lost):
     difference = training.resumed(seed=0, lost=lost)
     assert difference == 0 if lost == "nothing" else difference > 0.02
@@ -158,7 +158,7 @@ def test_most_of_the_lead_of_the_wide_model_is_the_learning_rate():
     """With one seed of the three that the chapter measures."""
     same, own = (
         [training.train_at_scale(d_model, 150, training.SEEDS[0], peak).loss for d_model, peak in zip((8, 32), peaks)]
-        for peaks in ((5e-3, 5e-3), (0.05, 0.02))
+        for peaks in ((5e-3, 5e-3), (0.16, 0.08))
     )
     assert own[0] - own[1] < (same[0] - same[1]) / 2
 
@@ -283,10 +283,11 @@ def test_what_the_chapter_shows_as_recorded_is_what_training_gives(monkeypatch):
     run = records.scaled(first["d_model"], records.BUDGETS[0], first["seed"])
     assert (run.parameters, run.tokens) == (first["parameters"], first["tokens"])
     assert run.loss == pytest.approx(first["loss"], abs=0.05)
-    losses = records.recorded_sweep("lowered, no warm-up")[0.02]
-    assert records.swept(0.02, "lowered, no warm-up", seed=1) == pytest.approx(losses[1], abs=0.05)
-    for d_model, loss in training.AT_THEIR_OWN.items():
-        assert training.train_at_scale(d_model, 150).loss == pytest.approx(loss, abs=0.05)
+    losses = records.recorded_sweep("decayed, no warm-up")[0.02]
+    assert records.swept(0.02, "decayed, no warm-up", seed=1) == pytest.approx(losses[1], abs=0.05)
+    for d_model, losses in records.recorded_widths().items():
+        found = training.train_at_scale(d_model, records.WIDTH_STEPS, peak=0.04).loss
+        assert found == pytest.approx(losses[0.04][0], abs=0.05)
 
 
 def test_the_record_holds_what_the_chapter_asks_it_for():
@@ -297,6 +298,19 @@ def test_the_record_holds_what_the_chapter_asks_it_for():
     abilities = records.recorded("abilities")
     assert set(abilities["seed 0"]["right"]) == set(records.ABILITIES)
     assert len(abilities["steps"]) == len(abilities["seed 0"]["loss"])
+    widths = records.recorded_widths()
+    assert tuple(widths) == records.WIDTHS
+    for rates in widths.values():
+        assert tuple(rates) == records.WIDTH_RATES
+        assert {len(losses) for losses in rates.values()} == {len(training.SEEDS)}
+    curves = records.recorded_curves()
+    assert list(curves) == list(records.FOUR)
+    for name, (peak, shape) in records.FOUR.items():
+        rates, losses = curves[name]
+        assert len(rates) == len(losses) == records.SWEEP_STEPS // records.CURVE_EVERY + 1
+        assert max(rates) == peak
+        assert rates[-1] == (peak if shape == "constant" else 0)
+        assert losses[-1] == records.recorded_sweep(shape)[peak][0], "the curve ends where the table says"
 
 
 def test_a_record_is_named_in_the_help_and_an_unknown_one_is_refused(capsys):

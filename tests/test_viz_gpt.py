@@ -116,7 +116,7 @@ def test_the_last_row_of_the_lens_is_what_the_model_says(model):
         assert said == [f"{tokenizer.tokens[i]}  {p:.2f}" for p, i in zip(best.values.tolist(), best.indices.tolist())]
         word = tokenizer.tokens[best.indices[0]]
         assert viewer.drawing.headline.get_text().startswith(
-            f"After “{TOKENS[place]}” (position {place}) the model predicts “{word}” from "
+            f"After “{TOKENS[place]}” (position {place}) the lens shows “{word}” from "
         )
         assert viewer.drawing.cells[-1][0].get_linewidth() == 3, "the answer is framed"
 
@@ -142,6 +142,14 @@ def test_the_lens_curve_draws_its_control_beside_it():
     assert lines[0].get_linestyle() != lines[1].get_linestyle()
 
 
+# --------------------------------------------------------------------------------------------------------- two effects
+def test_each_part_has_a_bar_for_its_direct_and_one_for_its_total_effect():
+    axes = figures.effects({"a": 0.2, "b": -0.05}, {"a": 1.01, "b": 0.0}, "title").axes[0]
+    assert [bar.get_width() for bar in axes.patches] == [0.2, -0.05, 1.01, 0.0]
+    assert [text.get_text() for text in axes.texts] == ["20% direct", "-5% direct", "101% total", "0% total"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
+
+
 # ------------------------------------------------------------------------------------------------------ the first guess
 @pytest.mark.parametrize(
     ("std", "tied"),
@@ -155,5 +163,5 @@ def test_the_start_slider_marks_the_loss_of_the_untrained_model(std, tied):
     assert tuple(live.drawing.curve.get_xdata()) == built.STDS
     assert f"first loss {loss:.2f} nats" in live.text
     assert live.drawing.right.get_xlim()[1] == pytest.approx(logits.abs().max().item())
-    says_ln_v = live.drawing.headline.get_text().endswith("the first loss is ln V")
+    says_ln_v = live.drawing.headline.get_text().endswith("the first loss is near ln V")
     assert says_ln_v == (loss < 1.05 * math.log(343))

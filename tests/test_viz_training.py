@@ -99,6 +99,12 @@ def test_the_moves_the_sweep_and_the_law_are_drawn_as_they_are_given():
     lines = [line.get_xydata().tolist() for line in figures.moves({"new rows": [1.0, 0.5, 0.2]}).axes[0].lines]
     assert lines == [[[1, 1.0], [2, 0.5], [3, 0.2]]]
 
+    runs = {"1, constant": ([0, 1, 1], [5.8, 2.0, 1.5]), "1, decayed": ([0, 1, 0], [5.8, 2.0, 1.2])}
+    left, right = figures.schedules(50, runs).axes
+    assert [line.get_xydata().tolist() for line in left.lines] == [[[0, 0], [50, 1], [100, y]] for y in (1, 0)]
+    assert [line.get_ydata().tolist() for line in right.lines] == [losses for _, losses in runs.values()]
+    assert figures.schedules(50, runs).texts[0].get_text() == "The run “1, decayed” ends lowest"
+
     swept = figures.sweep({"32": {0.01: [2.0, 4.0], 0.02: [1.0, None]}}, 0.65, "one")
     mean, *seeds = [line.get_xydata().tolist() for line in swept.axes[0].lines][:4]
     assert mean == [[0.01, 3.0], [0.02, 1.0]]

@@ -362,9 +362,13 @@ def unscaled_training(size: Size) -> Measurement:
 
     def train(rate: float, seed: int, d_model: int, d_k: int, divided: bool) -> tuple[float, float]:
         model, loss = train_on_letters(
-            seed, size.steps(150), d_model=d_model, n_heads=d_model // d_k, peak=rate,
+            seed,
+            size.steps(150),
+            d_model=d_model,
+            n_heads=d_model // d_k,
+            peak=rate,
             prepare=None if divided else leave_out_scale,
-        )  # fmt: skip
+        )
         return loss, largest_weight(model)
 
     wide, narrow = size.width(64), size.width(32)

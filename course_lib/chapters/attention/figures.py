@@ -29,11 +29,14 @@ def mechanism(tokens: Sequence[str], tensors: Mapping[str, np.ndarray], query: i
     axes.axis("off")
     height = T * CELL_HEIGHT
     places = {  # name: left, top, what it comes from
-        "x": (0.68, 1.94, "token vectors"), "Q": (2.4, 0.42, "x · W_Q: looks for"),
-        "K": (2.4, 1.94, "x · W_K: found by"), "V": (2.4, 3.46, "x · W_V: passed on"),
-        "scores": (4.02, 1.18, "Q · Kᵀ ÷ √4"), "weights": (5.68, 1.18, "softmax, row by row"),
+        "x": (0.68, 1.94, "token vectors"),
+        "Q": (2.4, 0.42, "x · W_Q: looks for"),
+        "K": (2.4, 1.94, "x · W_K: found by"),
+        "V": (2.4, 3.46, "x · W_V: passed on"),
+        "scores": (4.02, 1.18, "Q · Kᵀ ÷ √4"),
+        "weights": (5.68, 1.18, "softmax, row by row"),
         "output": (7.24, 1.94, "weights · V"),
-    }  # fmt: skip
+    }
     at = {}
     for name, numbers in tensors.items():
         left, top, origin = places[name]

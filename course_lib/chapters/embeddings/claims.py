@@ -290,17 +290,17 @@ def tied_table() -> Measurement:
         [statistics.fmean(values[start::2]) for values in (like_input, like_output)] for start in (0, 1)
     )
     return Measurement(
-        measured=f"after training, the tied table’s gradient has a cosine of {after[1]:.1f} with its part from the "
-        f"output end and of {after[0]:.1f} with its part from the look-up",
+        measured=f"in the trained model, the tied table’s gradient has a cosine of {after[1]:.1f} with its part from "
+        f"the output end and of {after[0]:.1f} with its part from the look-up",
         rows=(
-            ("part of the tied gradient", "cosine before training", "cosine after"),
+            ("part of the tied gradient", "cosine in small untrained models", "in the trained model"),
             ("from the output end", f"{untrained[1]:.1f}", f"{after[1]:.1f}"),
             ("from the look-up", f"{untrained[0]:.1f}", f"{after[0]:.1f}"),
         ),
         values=like_output,
         figures={"like_input": like_input, "like_output": like_output},
-        because="The look-up reaches only the rows that it copies, but "
-        "every row computes a score. So a tied row learns mostly from what precedes its word.",
+        because="Of the two parts of a sum, the larger one has the higher cosine with it. So in both kinds of model, "
+        "most of the tied table’s gradient comes from the output end.",
     )
 
 

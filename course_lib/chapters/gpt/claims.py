@@ -25,6 +25,7 @@ SEEDS = (0, 1, 2)
 HELD_OUT = tuple(HELD_OUT_SEED + i for i in range(3))  # stories of these seeds are for measuring only
 STEPS = 100  # of a small training run
 STORIES = 100  # held-out stories, of one seed
+TEXTS = 16  # random texts for an untrained model
 FITTED = 300  # stories that a reader is fitted to, or means are taken over
 
 
@@ -46,7 +47,7 @@ def first_guess(std: float, tied: bool, seed: int = 0) -> tuple[Tensor, float, f
     probable next token is the last token read.
     """
     model = untrained(std, tied, seed)
-    ids, targets = torch.randint(model.config.vocab_size, (2, 8, T)).unbind()
+    ids, targets = torch.randint(model.config.vocab_size, (2, TEXTS, T)).unbind()
     with evaluating(model):
         logits, loss = model(ids, targets)
     return logits, loss.item(), (logits.argmax(dim=-1) == ids).float().mean().item()
@@ -111,8 +112,9 @@ def initial_loss() -> Measurement:
             ("N(0, 1)", "tied", f"over {50 * math.floor(min(large) / 50)}"),
             ("N(0, 1)", "its own table, N(0, 0.02²)", f"{statistics.fmean(untied):.2f}"),
         ),
-        because="It depends on the width. The gap is about half the variance of the logits, 0.02² · d_model / 2. At "
-        "the 4,096 features of Llama 3 8B that would be 0.8 nats.",
+        because="It depends on the width. The expected gap is about half the variance of the logits, 0.02² · d_model "
+        "/ 2: 0.03 nats at our width. Random targets shift it by a few hundredths. With 4,096 features (Llama 3 8B) it "
+        "would be 0.8 nats.",
     )
 
 
@@ -174,8 +176,8 @@ def branch_scale() -> Measurement:
     }
     plain, divided = ([statistics.fmean(grown[scaled, std]) for std in (1.0, 0.02)] for scaled in (False, True))
     return Measurement(
-        measured=f"from 2 to 32 blocks the sum of all branches grows by a factor of at least {min(plain):.1f}, and "
-        f"with the division by a factor of {max(divided):.1f}",
+        measured=f"from 2 to 32 blocks the sum of all branches grows by a factor of at least {min(plain):.1f}; "
+        f"with the division the factor is {max(divided):.1f}",
         values=(*grown[True, 1.0], *grown[True, 0.02]),
         figures={"plain": plain, "divided": divided},
         rows=(
@@ -250,8 +252,7 @@ def tying(size: Size) -> Measurement:
     }
     small, large = (best[True, std].mean - best[False, std].mean for std in (0.02, 1.0))
     return Measurement(
-        measured=f"after {steps} steps the tied model’s loss is {_cost(small)} the untied one’s with small initial "
-        f"weights, and {_cost(large)} it with large ones",
+        measured=f"with small initial weights, {_cost(small)} after {steps} steps; with large ones, {_cost(large)}",
         values=tuple(loss for each in best.values() for loss in each.losses),
         figures={"small": small, "large": large},
         because="It depends on the initial weights and on the length of training. With large weights a tied model "
@@ -262,9 +263,10 @@ def tying(size: Size) -> Measurement:
 def _cost(nats: float) -> str:
     """Round until another machine prints the same."""
     if abs(nats) < 0.1:
-        return "less than 0.1 nats from"
+        return "the two losses differ by less than 0.1 nats"
     size = f"{abs(nats):.1f}" if abs(nats) < 0.5 else f"{round(2 * abs(nats)) / 2:g}"
-    return f"about {size} {'nat' if size == '1' else 'nats'} {'above' if nats > 0 else 'below'}"
+    unit = "nat" if size == "1" else "nats"
+    return f"the tied model’s loss is about {size} {unit} {'higher' if nats > 0 else 'lower'}"
 
 
 # ------------------------------------------------------------------------------------------------ what the blocks add
@@ -302,7 +304,7 @@ def asked(tokenizer: WordTokenizer, one: str, other: str) -> Tensor:
     return torch.tensor([tokenizer.encode(story, end=False)])
 
 
-def carried(model: DecoderOnly, tokenizer: WordTokenizer, at: str) -> float:
+def total_effect(model: DecoderOnly, tokenizer: WordTokenizer, at: str) -> float:
     """Return how far the answer changes if `at` is taken from the exchanged story: the mean over five pairs.
 
     0: as before; 1/2: a tie; 1: as in the exchanged story.
@@ -319,8 +321,8 @@ def carried(model: DecoderOnly, tokenizer: WordTokenizer, at: str) -> float:
 
 
 def logit_lens(model: DecoderOnly, ids: Tensor) -> Tensor:
-    """Return what the model would predict if it stopped early: logits (n_layers + 1, B, T, V), from the stream at its
-    start and after every block, each through the final norm and the output head.
+    """Return what the last step makes of the stream: logits (n_layers + 1, B, T, V), from the
+    stream at its start and after every block, each through the final norm and the output head.
 
     Source: nostalgebraist 2020, "interpreting GPT: the logit lens".
     """
@@ -445,16 +447,20 @@ def lens(size: Size) -> Measurement:
     often = "with every block" if lens_verdict(means, readable) == "confirmed" else "on the whole"
     worse = [(each[1:] > each[:-1] + 0.1).float().mean(dim=1).max().item() for each in (lensed, fitted)]
     return Measurement(
-        measured=f"{often} the loss falls, from {means[1]:.1f} nats after the first to {means[-1]:.1f} through the "
-        f"lens, and from {readable[1]:.1f} to {readable[-1]:.1f} through fitted readers",
+        measured=f"the loss falls {often}, from {means[1]:.1f} nats after the first to {means[-1]:.1f} after the last "
+        f"with the lens, and from {readable[1]:.1f} to {readable[-1]:.1f} with fitted readers",
         values=(*means, *readable),
         figures={"lens": means, "fitted": readable},
         rows=(
-            ("tokens that a block predicts worse", "logit lens", "fitted reader"),
-            ("in the block with most of them", *(f"{5 * round(20 * share)}%" for share in worse)),
+            ("loss of single tokens", "logit lens", "fitted reader"),
+            (
+                "highest percentage of tokens whose loss one block raises by over 0.1 nats",
+                *(f"{5 * round(20 * share)}%" for share in worse),
+            ),
         ),
-        because="In this one model each block improves the prediction on average, and the first contributes most. The "
-        "lens reads early blocks badly. For a single token a block may undo what an earlier one wrote.",
+        because="In this one model (seeds choose the readers’ training stories) each block improves the prediction on "
+        "average, the first most. The lens reads early blocks badly. For a single token a block may undo what an "
+        "earlier one wrote.",
     )
 
 
@@ -544,15 +550,16 @@ def one_block_less() -> Measurement:
     kept, costs = zip(*map(kept_and_cost, range(len(model.blocks))))
     averaged = kept_and_cost(0, instead)
     return Measurement(
-        measured=f"without block 1 the model keeps {kept[0]:.0%} of its right first guesses, and without any other "
-        f"block at least {min(kept[1:]):.0%}",
+        measured=f"without block 1 the model keeps {kept[0]:.0%} of its correct first guesses; without one of "
+        f"the other blocks it keeps at least {min(kept[1:]):.0%}",
         values=(*kept, *costs),
         figures={"kept": list(kept), "costs": list(costs)},
         rows=(
-            ("removed", "right first guesses kept", "nats lost per token"),
+            ("removed", "correct first guesses kept", "nats lost per token"),
             *((f"block {i}", f"{part:.0%}", f"{cost:.1f}") for i, (part, cost) in enumerate(zip(kept, costs), start=1)),
             ("block 1, replaced by its average", f"{averaged[0]:.0%}", f"{averaged[1]:.1f}"),
         ),
-        because="As in their models, the first block is needed most, mainly for what it adds to single tokens. Whether "
-        "the last block stands out depends on the measure. Four blocks hardly have a middle.",
+        because="As in the models of Lad et al., the first block is needed most, mainly for the part of its output "
+        "that depends on the current token only. Whether the last block stands out depends on the measure. Four blocks "
+        "hardly have a middle.",
     )

@@ -177,7 +177,7 @@ class LensTable(Drawing):
         axes.set(xlim=(-0.5, k - 0.5), ylim=(depths - 0.5, -0.5))
         axes.spines[:].set_visible(False)
         axes.set_yticks(range(depths), self.rows)
-        axes.set_xticks(range(k), ["most probable", *(f"{place}." for place in range(2, k + 1))])
+        axes.set_xticks(range(k), ["most probable", *("2nd", "3rd", "4th", "5th")[: k - 1]])
         axes.tick_params(length=0)
         axes.set_xlabel("next word, and its probability")
         self.headline = headline(figure)
@@ -223,6 +223,26 @@ def lens_curve(losses: Sequence[float], limit: float, title: str, fitted: Sequen
     axes.text(1, limit - 0.06, "entropy of the stories: no model can beat it", fontsize=FONT - 1, color=INK, va="top")
     axes.set(xlabel="after block", ylabel="loss (nats per token)", xticks=places, ylim=(0, max(losses) + 0.4))
     axes.set_xlim(0.8, len(losses) + 0.4)
+    headline(figure).set_text(title)
+    return figure
+
+
+def effects(direct: Mapping[str, float], total: Mapping[str, float], title: str) -> Figure:
+    """Draw two bars for each part: its direct effect on the answer, and its total effect.
+
+    direct, total: name of a part -> its effect, as a fraction; both have the same names.
+    """
+    figure, axes = new_figure(WIDE, 1.2 + 0.45 * len(total))
+    rows = np.arange(len(total))
+    for name, values, shift, colour in (("direct", direct, -0.2, ORANGE), ("total", total, 0.2, BLUE)):
+        axes.barh(rows + shift, [values[part] for part in total], 0.38, color=colour)
+        for row, part in enumerate(total):
+            told = f"{round(100 * values[part])}% {name}"
+            axes.text(max(values[part], 0) + 0.01, row + shift, told, va="center", fontsize=FONT - 2, color=INK)
+    axes.axvline(0, color=GREY, linewidth=1)
+    axes.set(xlim=(min(-0.1, *direct.values()), 1.2), ylim=(len(total) - 0.5, -0.5), xlabel="effect on the answer (%)")
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100"])
+    axes.set_yticks(rows, list(total))
     headline(figure).set_text(title)
     return figure
 
@@ -276,5 +296,5 @@ class FirstGuess(Drawing):
             bar.set(x=edge, width=edges[1] - edges[0], height=share)
         self.right.set_xlim(-largest, largest)
         self.right.set_ylim(0, 1.1 * shares.max())
-        more = "is ln V" if abs(loss - self.ln_v) < 0.05 * self.ln_v else f"is {loss / self.ln_v:.1f} times ln V"
+        more = "is near ln V" if abs(loss - self.ln_v) < 0.05 * self.ln_v else f"is {loss / self.ln_v:.1f} times ln V"
         self.headline.set_text(f"{self.name.capitalize()}, embeddings with std {self.std:g}: the first loss {more}")

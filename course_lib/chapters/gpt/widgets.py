@@ -107,7 +107,7 @@ def trace_explorer(
 def lens_viewer(
     model: DecoderOnly, tokenizer: WordTokenizer, text: str, place: int | None = None, function: Callable | None = None
 ) -> LiveFigure:
-    """Show what the model would say at each position of a text, if it stopped after block 1, 2, …
+    """Show what the last step makes of the stream after block 1, 2, … at each position of a text: the logit lens.
 
     Args:
         function: your own way from ids to logits, gpt_forward(parts, ids), given the first blocks only.
@@ -134,7 +134,7 @@ def lens_viewer(
     def title(place: int) -> str:
         if problem:
             return "No logits to show"
-        return f"After “{tokens[place]}” (position {place}) the model predicts {settled(place)}"
+        return f"After “{tokens[place]}” (position {place}) the lens shows {settled(place)}"
 
     def draw(place):
         table = words(place)
@@ -143,8 +143,11 @@ def lens_viewer(
     def agreement(place: int) -> str:
         if function is None:
             return ""
-        apart = [name for name, yours, ours in zip(rows, logits[:, place], right[:, place])
-                 if not torch.allclose(yours, ours, atol=1e-3, rtol=1e-4)]  # fmt: skip
+        apart = [
+            name
+            for name, yours, ours in zip(rows, logits[:, place], right[:, place])
+            if not torch.allclose(yours, ours, atol=1e-3, rtol=1e-4)
+        ]
         return f" The library's logits differ {', '.join(apart)}." if apart else " The library has the same logits."
 
     def describe(place):
@@ -240,7 +243,7 @@ def _try_tie(function: Callable, std: float) -> tuple[Tensor, float, float, str]
     """Return as first_guess of a model that your function has tied, and what went wrong: then it is the untied
     model's."""
     model = measured.untrained(std, tied=False)
-    ids, targets = torch.randint(model.config.vocab_size, (2, 8, measured.T)).unbind()
+    ids, targets = torch.randint(model.config.vocab_size, (2, measured.TEXTS, measured.T)).unbind()
     try:
         function(model)
         with evaluating(model):

@@ -159,9 +159,9 @@ def depth() -> Measurement:
         ),
         values=without,
         figures={"without": without, "with_norms": with_norms},
-        because="Without norms, a block’s output is about proportional to its input. So late blocks multiply the "
-        "values by about as much as early ones, or by more. With pre-norm, late blocks multiply them by less than "
-        "early ones.",
+        because="Without norms, a block’s output is about proportional to its input. So the factor is similar "
+        "at every depth; with PyTorch’s weights it rises slightly. With pre-norm, late blocks multiply the values by "
+        "less than early ones.",
     )
 
 
@@ -543,8 +543,8 @@ def batch(size: Size) -> Measurement:
         ),
         values=behind,
         figures={"behind": behind},
-        because="BatchNorm does about as well here; with four times the steps, its loss is even lower (1.3 against "
-        "1.5). But in training it mixes texts and positions, so its training loss cannot be compared with a causal "
+        because="BatchNorm does about as well on new text; with four times the steps, its loss is even lower (1.3 "
+        "against 1.5). In training it mixes texts and positions, so its training loss cannot be compared with a causal "
         "model’s.",
     )
 

@@ -42,9 +42,13 @@ def small_model(d_model: int = 32, n_layers: int = 2, seed: int = 0, positions: 
     """Return a decoder for Tinytown with heads of 16 features."""
     torch.manual_seed(seed)
     config = TransformerConfig(
-        vocab_size=len(WordTokenizer()), d_model=d_model, n_heads=max(1, d_model // 16), n_layers=n_layers,
-        max_seq_len=96, positions=positions,
-    )  # fmt: skip
+        vocab_size=len(WordTokenizer()),
+        d_model=d_model,
+        n_heads=max(1, d_model // 16),
+        n_layers=n_layers,
+        max_seq_len=96,
+        positions=positions,
+    )
     return DecoderOnly(config)
 
 
@@ -99,10 +103,10 @@ MEMORIZED = 0.3  # nats per token: half the entropy of the text and less
 def one_batch_verdict(right: float, unlucky: Sequence[float]) -> str:
     """Take the highest loss on the batch over the seeds, of models without a fault.
 
-    confirmed: below 0.3 nats at the best rate, at a tenth of it, and at their own best rates with a quarter of the
-        steps and with a quarter of the width, so a loss that stays high means a bug
-    depends: below 0.3 at the best rate, but above it under one of the other conditions, without any bug
-    refuted: above 0.3 even at the best rate
+    confirmed: the loss of the model without a bug is below 0.3 nats under all four conditions, so a loss that stays
+        high means a bug
+    depends: it is below 0.3 at the best rate, but above 0.3 under one of the other conditions
+    refuted: it is above 0.3 even at the best rate
     """
     if right > MEMORIZED:
         return "refuted"
@@ -155,8 +159,9 @@ def one_batch(size: Size) -> Measurement:
             ("bug: the mask leaks, or the targets are not shifted", f"{max(leaks, unshifted):.1f}"),
             ("bug: scores are not scaled, or there are no positions", f"{max(unscaled, unplaced):.1f}"),
         ),
-        because="It depends on the rate and the number of steps, and less on the size: if the loss stays high, one of "
-        "them may be too low. A loss near zero does not prove that there is no bug: only one of the five faults shows.",
+        because="It depends on the rate and the number of steps, and less on the size: if one of them is too low, the "
+        "loss stays above 0.3 nats without a bug. A loss near zero, below 0.3, does not exclude a bug: the test "
+        "detects one of the five.",
     )
 
 
@@ -245,10 +250,6 @@ def train_at_scale(d_model: int, steps: int, seed: int = 0, peak: float | None =
     return Run(n, ROWS * ROW * steps, held_out_loss(model, 100))
 
 
-# The losses of `train_at_scale(d_model, 150)`: shown in the chapter, which would otherwise train for some seconds.
-AT_THEIR_OWN = {8: 1.861, 32: 1.254}
-
-
 def scaling_verdict(straight: Sequence[float], entropy: float) -> str:
     """Compare what a straight power law predicts for the shipped model with the entropy, in nats, for each seed.
 
@@ -294,7 +295,7 @@ def scaling() -> Measurement:
         values=tuple(straight),
         figures={"straight": tuple(round(each, 3) for each in straight), "entropy": round(entropy, 3)},
         rows=(
-            ("measured loss over its prediction", "64 features", "shipped model"),
+            ("measured loss ÷ predicted loss", "64 features", "shipped model"),
             *(
                 (law, f"{statistics.fmean(close):.2f}", f"{statistics.fmean(distant):.2f}")
                 for law, close, distant in (
@@ -303,13 +304,14 @@ def scaling() -> Measurement:
                 )
             ),
         ),
-        because="A loss cannot stay below the entropy, so a straight law must fail somewhere. We measured where: "
-        "near the runs it was fitted to, its error is still small. The authors' models were far above the entropy of "
-        "their text.",
+        because="A loss cannot stay below the entropy, so a straight law must fail somewhere. Near the "
+        "fitted runs its error is still small; for the shipped model it is large. The authors' models were far above "
+        "the entropy of their text.",
     )
 
 
-PIECES = ("nothing", "the optimizer's averages", "the step", "the generator's state")
+PIECES = ("nothing", "the optimizer's averages", "the step number", "the generator's state")
+ALL_BUT_WEIGHTS = "everything but the weights"
 
 
 @cache
@@ -321,7 +323,7 @@ def uninterrupted(seed: int, rate: float, steps: int) -> list[float]:
 
 def resumed(seed: int, lost: str = "nothing", rate: float = 5e-3, steps: int = 30) -> float:
     """Return the largest difference between the losses of uninterrupted steps and those of a run that was stopped after
-    a third of them and resumed from a checkpoint, from which one of PIECES is lost."""
+    a third of them and resumed from a checkpoint, from which one of PIECES, or ALL_BUT_WEIGHTS, is lost."""
     return resumed_run(seed, lost, rate, steps)[0]
 
 
@@ -340,15 +342,22 @@ def resumed_run(seed: int, lost: str, rate: float, steps: int) -> tuple[float, f
 
         with suppress(Interrupted):
             train(
-                small_model(seed=seed), story_batches(8, seed), steps, peak=rate, warmup=5, checkpoint=file,
-                checkpoint_every=third, on_step=stop, progress=False,
-            )  # fmt: skip
+                small_model(seed=seed),
+                story_batches(8, seed),
+                steps,
+                peak=rate,
+                warmup=5,
+                checkpoint=file,
+                checkpoint_every=third,
+                on_step=stop,
+                progress=False,
+            )
         state, to_go = torch.load(file, weights_only=True), steps
-        if lost == "the optimizer's averages":
+        if lost in ("the optimizer's averages", ALL_BUT_WEIGHTS):
             state["optimizer"]["state"] = {}
-        elif lost == "the step":  # the schedule begins anew, with its warm-up
+        if lost in ("the step number", ALL_BUT_WEIGHTS):  # the schedule begins anew, with its warm-up
             state["history"], to_go = {name: [] for name in state["history"]}, steps - third
-        elif lost == "the generator's state":  # the batches begin anew
+        if lost in ("the generator's state", ALL_BUT_WEIGHTS):  # the batches begin anew
             state["generator"] = None
         torch.save(state, file)
         model = small_model(seed=seed + 100)
@@ -388,7 +397,8 @@ def resume_verdict(whole: float, worse: Sequence[float]) -> str:
         "model trains.",
     ),
     control="The same batches and the same interruption after a third of the steps, with the full checkpoint, and with "
-    "one other piece lost at a time. Each run is compared with itself, at each of three learning rates.",
+    "one other piece lost at a time. Each resumed run is compared with the "
+    "same run without the interruption, at each of three learning rates.",
     verdict=resume_verdict,
     seeds=SEEDS,
 )
@@ -402,17 +412,17 @@ def resume(size: Size) -> Measurement:
     worse = [statistics.fmean(ends[i : i + len(SEEDS)]) for i in range(0, len(ends), len(SEEDS))]
     at_the_end = [f"{round(more, 2) + 0:+.2f}".replace("-", "−") for more in worse]
     return Measurement(
-        measured=f"losing the optimizer’s averages changes the final held-out loss by {at_the_end[0]} nats at the rate "
-        f"{RESUME_RATES[0]:g}, and by {at_the_end[-1]} at the rate {RESUME_RATES[-1]:g}",
+        measured=f"losing the optimizer’s averages changes the final held-out loss by {at_the_end[0]} nats at a rate "
+        f"of {RESUME_RATES[0]:g}, and by {at_the_end[-1]} at a rate of {RESUME_RATES[-1]:g}",
         values=tuple(ends),
         figures={"whole": max(differs[PIECES[0]]), "worse": tuple(round(each, 3) for each in worse)},
         rows=(
-            ("lost from the checkpoint", "largest difference on the way, in nats"),
+            ("lost from the checkpoint", "largest difference during training, in nats (mean of 9 runs)"),
             (PIECES[0], f"{max(differs[PIECES[0]]):.0f}"),
             *((piece, f"{statistics.fmean(differs[piece]):.1f}") for piece in PIECES[1:]),
         ),
         because="It depends on the learning rate. AdamW's two averages start at 0 again. This always changes the "
-        "losses on the way, but it raises the final held-out loss only at high rates.",
+        "losses during training, but it raises the final held-out loss only at high rates.",
     )
 
 
@@ -534,6 +544,7 @@ def jump(size: Size) -> Measurement:
             ("a quarter", *(f"{step:.0f}" for step in early)),
             ("three quarters", *(f"{step:.0f}" for step in late)),
         ),
-        because="It depends on the comparison. Both abilities rise steeply once they have begun, the fixed table in "
-        "even fewer steps. Only copying has a long wait before that; we did not measure why.",
+        because="It depends on the meaning of “suddenly”. Once the first answers are correct, both tasks are learned "
+        "quickly, the fixed table even faster than copying. Only copying has a long wait before the rise; we did not "
+        "measure why.",
     )

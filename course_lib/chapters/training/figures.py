@@ -27,9 +27,9 @@ def step_boxes(
         "batch": f"{text}…\n+ {rows - 1} stories\nids {ids}",
         "inputs, targets": f"inputs … was the\ntargets … the dog\n{(rows, width)} each",
         "logits": f"{logits}:\na score for every\npossible next token",
-        "loss": f"mean of {rows * width} × −ln p:\n{loss:.1f} nats",
-        "gradient": f"{numbers},\nas one vector\n{gradient:.1f} long",
-        "clipped gradient": f"× {1 / gradient:.2f}:\n1.0 long",
+        "loss": f"mean of {rows * width} values\nof −ln p: {loss:.1f} nats",
+        "gradient": f"{numbers};\nthis vector’s\nlength is {gradient:.1f}",
+        "clipped gradient": f"× {1 / gradient:.2f}:\nlength 1.0",
         "AdamW": "m / √v is ±1\nin the first step;\nrate 0.005",
         "weights": f"{numbers},\nmoved by {moved:.3f}\n(median)",
     }
@@ -63,9 +63,14 @@ def one_step(boxes: Sequence[tuple[str, str]], arrows: Sequence[str], title: str
             start, end = (x, y + side * 1.01), (x, to_y - side * 1.01)
             right = i > 4
             axes.text(
-                x + (0.15 if right else -0.15), (y + to_y) / 2, done, ha="left" if right else "right", va="center",
-                fontsize=FONT - 2, color=INK,
-            )  # fmt: skip
+                x + (0.15 if right else -0.15),
+                (y + to_y) / 2,
+                done,
+                ha="left" if right else "right",
+                va="center",
+                fontsize=FONT - 2,
+                color=INK,
+            )
         axes.annotate("", xy=end, xytext=start, arrowprops=line)
     headline(figure).set_text(title)
     return figure
@@ -211,6 +216,29 @@ def moves(shares: Mapping[str, Sequence[float]]) -> Figure:
     axes.set_xticks([1, 10, 100], ["1", "10", "100"])
     axes.minorticks_off()
     headline(figure).set_text("The first step moves every parameter by the rate; later steps get shorter and shorter")
+    return figure
+
+
+def schedules(every: int, runs: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Figure:
+    """Draw the learning rate over the steps at the left, and the loss on new stories at the right.
+
+    every: steps from one figure to the next. runs: name -> (rates, losses), both from step 0, the runs of one peak in
+    pairs: constant, then decayed."""
+    figure, (left, right) = new_panels(WIDE, 3.6, columns=2, width_ratios=(1, 1.4))
+    for i, (name, (rates, losses)) in enumerate(runs.items()):
+        line = {"linestyle": "--" if i % 2 else "-", "color": COLOURS[i // 2], "linewidth": 1.8}
+        steps = [every * j for j in range(len(losses))]
+        left.plot(steps, rates, **line)
+        right.plot(steps, losses, label=name, **line)
+    left.set(xlabel="step", ylabel="learning rate", xlim=(0, steps[-1]), ylim=(0, None))
+    peaks = sorted({0.0, *(max(rates) for rates, _ in runs.values())})
+    left.set_yticks(peaks, [f"{rate:g}" for rate in peaks])
+    right.set(xlabel="step", ylabel="loss on new stories (nats)", xlim=(0, steps[-1]), yscale="log", ylim=(1, 6.5))
+    right.set_yticks([1, 1.2, 1.5, 2, 3, 4, 6], ["1", "1.2", "1.5", "2", "3", "4", "6"])
+    right.minorticks_off()
+    right.legend(title="peak rate", frameon=False, fontsize=FONT, title_fontsize=FONT, loc="upper right")
+    last = min(runs, key=lambda name: runs[name][1][-1])
+    headline(figure).set_text(f"The run “{last}” ends lowest")
     return figure
 
 

@@ -23,6 +23,7 @@ from course_lib.chapters.training.claims import (
     held_out_loss,
     small_model,
     story_batches,
+    train_at_scale,
 )
 from course_lib.chapters.training.power_law import RECORD, SCALES, Run, recorded
 from course_lib.claims.tinytown import HELD_OUT_SEED, PROBES
@@ -31,7 +32,7 @@ from course_lib.course.files import read_json, save_json
 from course_lib.gpt import IGNORED, DecoderOnly, evaluating
 from course_lib.pretrained import load_text
 from course_lib.tinytown import Batches, Tinytown, WordTokenizer
-from course_lib.training import TrainingDiverged, train
+from course_lib.training import TrainingDiverged, learning_rate, train
 
 Bar = Callable[[Iterable], Iterable]
 
@@ -39,18 +40,19 @@ Bar = Callable[[Iterable], Iterable]
 # ------------------------------------------------------------------------------------------------- the rate, by itself
 RATES = (0.005, 0.01, 0.02, 0.04, 0.08)
 SWEEP_STEPS, WARMUP = 300, 30
-SHAPES = ("lowered", "lowered, no warm-up", "kept")
+SHAPES = ("decayed", "decayed, no warm-up", "constant")
 
 
-def swept(rate: float, shape: str, seed: int) -> float | None:
+def swept(rate: float, shape: str, seed: int, on_step: Callable[[int, nn.Module], None] | None = None) -> float | None:
     """Return the held-out loss of a model of 32 features after SWEEP_STEPS at this peak rate; None if it diverged.
 
-    shape: one of SHAPES, "lowered" along the cosine or "kept" to the end, both after a warm-up unless it says none.
+    shape: one of SHAPES, "decayed" along the cosine or "constant" to the end, both after a warm-up unless it says none.
+    on_step: called with each step and the model, as by `train`.
     """
     model, warmup = small_model(seed=seed), 0 if "no warm-up" in shape else WARMUP
-    floor = rate if shape == "kept" else 0.0
+    floor = rate if shape == "constant" else 0.0
     try:
-        train(model, story_batches(ROWS, seed), SWEEP_STEPS, rate, warmup, floor, progress=False)
+        train(model, story_batches(ROWS, seed), SWEEP_STEPS, rate, warmup, floor, on_step=on_step, progress=False)
     except TrainingDiverged:
         return None
     return held_out_loss(model, 100)
@@ -72,7 +74,63 @@ def recorded_sweep(shape: str) -> dict[float, list[float | None]]:
     return {float(rate): losses for rate, losses in recorded("sweep")[shape].items()}
 
 
+CURVE_EVERY = 10  # steps
+FOUR = {  # name of a run -> its peak rate and its shape
+    "0.005, constant": (0.005, "constant"),
+    "0.005, decayed": (0.005, "decayed"),
+    "0.02, constant": (0.02, "constant"),
+    "0.02, decayed": (0.02, "decayed"),
+}
+
+
+def record_curves(bar: Bar) -> Iterator[dict[str, list[float]]]:
+    """The four runs that compare constant with decayed rates, seed 0: the held-out loss every CURVE_EVERY steps."""
+    found: dict[str, list[float]] = {name: [] for name in FOUR}
+    for name, (rate, shape) in bar(FOUR.items()):
+
+        def watch(step: int, model: nn.Module, losses: list[float] = found[name]) -> None:
+            if step % CURVE_EVERY == 0:
+                losses.append(round(held_out_loss(model, 100), 3))
+
+        swept(rate, shape, 0, watch)
+        yield found
+
+
+def recorded_curves() -> dict[str, tuple[list[float], list[float]]]:
+    """Return the recorded curves of FOUR: name -> the learning rate, and the held-out loss, every CURVE_EVERY steps."""
+    at = range(0, SWEEP_STEPS + 1, CURVE_EVERY)
+    floors = {"constant": 1, "decayed": 0}  # as a fraction of the peak
+    rates = {
+        name: [learning_rate(step, peak, WARMUP, SWEEP_STEPS, floors[shape] * peak) for step in at]
+        for name, (peak, shape) in FOUR.items()
+    }
+    return {name: (rates[name], losses) for name, losses in recorded("curves").items()}
+
+
 # ------------------------------------------------------------------------------------------ loss over size and tokens
+WIDTHS, WIDTH_RATES, WIDTH_STEPS = (8, 32), (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32), 150
+
+
+def record_widths(bar: Bar) -> Iterator[dict[str, Any]]:
+    """Two widths at every rate: width -> rate -> the losses of the seeds, None where one diverged."""
+    found: dict[str, dict[str, list[float | None]]] = {str(width): defaultdict(list) for width in WIDTHS}
+    for width, rate, seed in bar([(width, rate, seed) for width in WIDTHS for rate in WIDTH_RATES for seed in SEEDS]):
+        try:
+            loss = round(train_at_scale(width, WIDTH_STEPS, seed, rate).loss, 3)
+        except TrainingDiverged:
+            loss = None
+        found[str(width)][f"{rate:g}"].append(loss)
+        yield found
+
+
+def recorded_widths() -> dict[int, dict[float, list[float | None]]]:
+    """Return the recorded losses of each width: width -> peak rate -> one of each seed, None where it diverged."""
+    return {
+        int(width): {float(rate): losses for rate, losses in rates.items()}
+        for width, rates in recorded("widths").items()
+    }
+
+
 BUDGETS = (100, 200, 400, 800)  # steps of ROWS rows
 PREDICTED = (64, 1600)  # d_model and steps: wider and longer than what the law is fitted to
 LAW_STORIES, LAW_SEEDS = 400, (0, 1, 2)
@@ -103,10 +161,35 @@ def record_scaling(bar: Bar) -> Iterator[dict[str, Any]]:
 ABILITY_STEPS = 3000
 ABILITY_STORIES = 300
 WATCHED = (
-    0, 20, 40, 60, 80, 100, 130, 160, 200, 250, 300, 350, 400, 500, 600, 700, 800, 900, 1000, 1200, 1400, 1600, 1800,
-    2000, 2300, 2600, 3000,
-)  # fmt: skip
-ABILITIES = ("capitals", "who bit whom", "it: the animal", "it: the thing", "copying")
+    0,
+    20,
+    40,
+    60,
+    80,
+    100,
+    130,
+    160,
+    200,
+    250,
+    300,
+    350,
+    400,
+    500,
+    600,
+    700,
+    800,
+    900,
+    1000,
+    1200,
+    1400,
+    1600,
+    1800,
+    2000,
+    2300,
+    2600,
+    3000,
+)
+ABILITIES = ("capitals", "who bit whom", "it: the animal", "it: the thing", "repeating")
 
 
 class AbilityProbe:
@@ -127,7 +210,7 @@ class AbilityProbe:
                 for probe, ability in (
                     ("capitals", "capitals"),
                     ("who_bit_whom", "who bit whom"),
-                    ("copying", "copying"),
+                    ("copying", "repeating"),
                 ):
                     found[ability] += [(row, position) for position in PROBES[probe](step)]
                 names = {position: word.name for position, word, _ in step.said}
@@ -250,6 +333,8 @@ def record_shakespeare(bar: Bar) -> Iterator[dict[str, Any]]:
 # Name -> what trains it, with more after each run, and what it is.
 RECORDS: dict[str, tuple[Callable[[Bar], Iterator[Any]], str]] = {
     "sweep": (record_sweep, "five learning rates, with and without warm-up, three seeds: about two minutes"),
+    "curves": (record_curves, "four of these runs while they train, one seed: about half a minute"),
+    "widths": (record_widths, "two widths at seven learning rates, three seeds: about two minutes"),
     "scaling": (record_scaling, "three widths, four budgets, three seeds, and one run to predict: about six minutes"),
     "abilities": (record_abilities, "what a model can do after 27 numbers of steps, three seeds: about four minutes"),
     "shakespeare": (record_shakespeare, "letters of real text: about a minute; needs tinyshakespeare"),
