@@ -87,8 +87,8 @@ def gradient_at_scores(d_k: int, scaled: bool, seed: int) -> torch.Tensor:
     scores = q @ k.T / (math.sqrt(d_k) if scaled else 1)  # (500, 64)
     scores.requires_grad_()
     output = scores.softmax(dim=-1) @ v  # (500, 1)
-    output.sum().backward()
-    return scores.grad.norm(dim=-1)
+    (gradient,) = torch.autograd.grad(output.sum(), scores)  # (500, 64)
+    return gradient.norm(dim=-1)
 
 
 def vanishing_verdict(median: list[float], mean: list[float]) -> str:

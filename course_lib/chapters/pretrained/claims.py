@@ -641,7 +641,8 @@ def two_routes(model: DecoderOnly, tokenizer: WordTokenizer) -> list[tuple[str, 
                     logits = model(one) + patch(model, one, other, "blocks.2.attention", positions=[-1])
                 outside = logits[0, -1, others[0]].mean() - logits[0, -1, others[1]].mean()
                 found.setdefault((own, of), []).append((lead(logits, *nouns).item(), outside.item()))
-    return [(*names, *map(statistics.fmean, zip(*leads))) for names, leads in found.items()]
+    means = [tuple(map(statistics.fmean, zip(*leads))) for leads in found.values()]
+    return [(own, of, lead_, outside) for (own, of), (lead_, outside) in zip(found, means)]
 
 
 def referent_texts(

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
@@ -226,7 +227,7 @@ def schedules(every: int, runs: Mapping[str, tuple[Sequence[float], Sequence[flo
     pairs: constant, then decayed."""
     figure, (left, right) = new_panels(WIDE, 3.6, columns=2, width_ratios=(1, 1.4))
     for i, (name, (rates, losses)) in enumerate(runs.items()):
-        line = {"linestyle": "--" if i % 2 else "-", "color": COLOURS[i // 2], "linewidth": 1.8}
+        line: dict[str, Any] = {"linestyle": "--" if i % 2 else "-", "color": COLOURS[i // 2], "linewidth": 1.8}
         steps = [every * j for j in range(len(losses))]
         left.plot(steps, rates, **line)
         right.plot(steps, losses, label=name, **line)

@@ -88,7 +88,7 @@ def record_curves(bar: Bar) -> Iterator[dict[str, list[float]]]:
     found: dict[str, list[float]] = {name: [] for name in FOUR}
     for name, (rate, shape) in bar(FOUR.items()):
 
-        def watch(step: int, model: nn.Module, losses: list[float] = found[name]) -> None:
+        def watch(step: int, model: Any, losses: list[float] = found[name]) -> None:
             if step % CURVE_EVERY == 0:
                 losses.append(round(held_out_loss(model, 100), 3))
 
