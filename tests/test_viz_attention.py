@@ -312,7 +312,7 @@ def test_the_head_viewer_shows_the_models_own_weights(trained):
         assert [bar.get_width() for bar in parts.bars] == pytest.approx(weights[query].tolist())
         best = int(weights[query].argmax())
         assert f"looks most at “{tokens[best]}” ({weights[query, best]:.2f})" in parts.headline.get_text()
-        assert f"largest weights on “{tokens[best]}” (position {best}): {weights[query, best]:.2f}" in viewer.text
+        assert f"attends most to “{tokens[best]}” ({best}) {weights[query, best]:.2f}" in viewer.text
         assert parts.row.get_y() == query - 0.5
 
 

@@ -111,7 +111,7 @@ FOCUSED = """(live) => {
 CONTROLS = "[role=slider], .widget-readout, input, select, button"
 
 
-@pytest.mark.parametrize("figure", ["sharpness", "Where does rung 2 end"])  # a guess that no other test commits
+@pytest.mark.parametrize("figure", ["sharpness", "also knows the positions"])  # a guess that no other test commits
 def test_tab_alone_reaches_every_control_of_a_figure_and_leaves_it(page, figure):
     live = page.locator(".course-live", has_text=figure).first
     live.locator(CONTROLS).first.focus()

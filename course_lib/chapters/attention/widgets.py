@@ -297,8 +297,8 @@ def head_viewer(model: DecoderOnly, tokenizer: WordTokenizer, text: str, layer: 
 
     def describe(layer, head, query):
         row = layers[layer][head][query]
-        top = "; ".join(f"“{tokens[i]}” (position {i}): {row[i]:.2f}" for i in (-row).argsort(kind="stable")[:3])
-        return f"Layer {layer}, head {head}: “{tokens[query]}” (position {query}) puts its largest weights on {top}."
+        top = "; ".join(f"“{tokens[i]}” ({i}) {row[i]:.2f}" for i in (-row).argsort(kind="stable")[:3])
+        return f"Layer {layer}, head {head}: “{tokens[query]}” (position {query}) attends most to {top}."
 
     controls = {
         "layer": dropdown("layer", list(range(len(layers))), layer),
