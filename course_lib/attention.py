@@ -79,7 +79,7 @@ def _require_attention_sizes(
     require_device_of(query, mask=mask, score_bias=score_bias)
     if not is_number(dropout_p) or not 0 <= dropout_p <= 1:
         raise ValueError(f"dropout_p must be a number in [0, 1], got {dropout_p!r}")
-    scores = _score_shape(query, key, value)
+    scores = _require_score_shape(query, key, value)
     if score_bias is not None:
         require_broadcast(score_bias, scores, "score_bias")
         require_bias(score_bias)
@@ -87,7 +87,7 @@ def _require_attention_sizes(
         require_mask(mask, scores)
 
 
-def _score_shape(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, ...]:
+def _require_score_shape(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, ...]:
     """Return the shape of the scores, (…, T, S). Raise ValueError if the three tensors do not fit together."""
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if min(query.ndim, key.ndim, value.ndim) < 2:
