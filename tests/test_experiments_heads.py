@@ -263,13 +263,15 @@ def test_the_copying_head_goes_by_the_position_in_the_list_and_not_by_what_follo
     assert looks[torch.arange(60), in_the_list].mean() > 0.7
 
 
-def test_an_exchanged_word_is_toms_second_and_new(trained):
+@pytest.mark.parametrize(("said", "index"), [((0,), 1), ((1, 0), 2), ((2, 0), 2)])
+def test_an_exchanged_word_is_toms_and_new(trained, said, index):
     _, tokenizer = trained
-    ids, listed = heads.draw_misquotes(tokenizer, (0,), 20, seed=1)
-    source, new = heads.exchanged_word(tokenizer, ids, listed, seed=0)
+    ids, listed = heads.draw_misquotes(tokenizer, said, 20, seed=1)
+    source, new = heads.exchanged_word(tokenizer, ids, listed, seed=0, index=index)
     assert ((source != ids).sum(dim=1) == 1).all()
     for row, before, words, word in zip(source, ids, listed, new):
-        assert before[row != before].tolist() == [words[1].item()]
+        assert before[row != before].tolist() == [words[index].item()]
+        assert before.eq(words[0]).float().argmax() + index == row.ne(before).float().argmax(), "in tom's list"
         assert row[row != before].tolist() == [word.item()]
         assert word not in words
 

@@ -54,7 +54,7 @@ def parameters_verdict(shared_grows: bool, fixed_grows: bool) -> str:
 
 
 def _as_many(counts: Sequence[int]) -> str:
-    return "as many" if counts[-1] == counts[0] else f"{counts[-1] / counts[0]:.0f} times as many"
+    return "as many" if counts[-1] == counts[0] else f"about {counts[-1] / counts[0]:.0f} times as many"
 
 
 @experiment(
@@ -490,7 +490,7 @@ def removal() -> Measurement:
             ("a tenth of the loss over stories", _span(by_loss)),
             ("a hundredth of the loss over stories", _span(strictly)),
             ("a tenth, or worse answers to some kind of question", _span(by_both)),
-            ("the same, with the head's average result instead of zeros", f"{gentler}"),
+            ("the same, with the head's average instead of zeros (one seed)", f"{gentler}"),
         ),
         values=tuple(each / heads for each in by_both),
         figures={"by_loss": list(by_loss), "by_both": list(by_both), "strictly": strictly, "heads": heads},
@@ -686,14 +686,14 @@ COPIER = (2, 3)  # layer and head of the Tinytown model that copies lists
 
 
 def exchanged_word(
-    tokenizer: WordTokenizer, ids: Int[Tensor, "N T"], listed: Int[Tensor, "N 3"], seed: int
+    tokenizer: WordTokenizer, ids: Int[Tensor, "N T"], listed: Int[Tensor, "N 3"], seed: int, index: int = 1
 ) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N"]]:
-    """Return the stories of `draw_misquotes` with another second word in tom's list: (ids, that word of each)."""
+    """Return the stories of `draw_misquotes` with another word at that index of tom's list: (ids, the new words)."""
     rng = random.Random(seed)
     code = [tokenizer.id(word) for word in CLASSES["code"]]
     new = torch.tensor([rng.choice([word for word in code if word not in words]) for words in listed.tolist()])
-    second = (ids == listed[:, 1:2]).float().argmax(dim=-1)  # (N,): where tom says it
-    return ids.scatter(1, second[:, None], new[:, None]), new
+    place = (ids == listed[:, index, None]).float().argmax(dim=-1)  # (N,): where tom says it
+    return ids.scatter(1, place[:, None], new[:, None]), new
 
 
 def copying_verdict(induction: list[float], ordinal: list[float]) -> str:
@@ -961,7 +961,7 @@ def induction(size: Size) -> Measurement:
         measured="an induction head forms in {} of {} runs with one plain layer, in {} with two, and in {} with one "
         "layer with smeared keys".format(sum(forms[0]), len(SEEDS), *map(sum, forms[1:])),
         rows=(
-            ("model", "runs with an induction head", "loss on repeated tokens, in nats"),
+            ("model", "runs with an induction head", "mean loss on repeated tokens, in nats"),
             *(
                 (kind, f"{sum(formed)} of {len(SEEDS)}", f"{loss:.1f}")
                 for formed, (kind, loss) in zip(forms, losses.items())

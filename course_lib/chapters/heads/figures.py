@@ -285,7 +285,8 @@ def loss_by_heads(n_heads: Sequence[int], losses: Sequence[float], d_model: int)
     axes.set(xlabel="heads", ylabel="loss (nats per token)", xlim=(-0.5, len(n_heads) - 0.5))
     best, others = min(points, key=lambda x: losses[x]), [str(count) for count in n_heads]
     lowest = others.pop(best)
-    axes.set_title(f"{lowest} head{'s' if lowest != '1' else ''} end lower than {' or '.join(others)}", loc="left")
+    ends = "heads end" if lowest != "1" else "head ends"
+    axes.set_title(f"{lowest} {ends} lower than {' or '.join(others)}", loc="left")
     return figure
 
 
