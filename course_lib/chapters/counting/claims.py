@@ -172,9 +172,9 @@ def twice_attention() -> Measurement:
         f"{whole[-1]:.0%} in the largest",
         values=(*whole, *blocks),
         figures={"whole": whole, "blocks": blocks},
-        because="It depends on the tables, which lower the fraction, most in a small model, and on the blocks. "
-        "Those of GPT-2 and LLaMA-7B have 8 d² in feed-forward layers, 4 d² in attention; Llama-3’s 10.5 d² and "
-        "at most 2.5 d².",
+        because="It depends on the token tables, which are 31% of GPT-2 small, and on the blocks. In GPT-2 and "
+        "LLaMA-7B a block has about 8 d² in feed-forward layers and 4 d² in attention. In Llama-3-8B it has "
+        "10.5 d² and 2.5 d².",
         rows=(
             ("feed-forward layers", "of the model", "of its blocks"),
             *((label, f"{a:.0%}", f"{b:.0%}") for label, a, b in zip(models, whole, blocks)),
@@ -216,14 +216,15 @@ def quadratic() -> Measurement:
         parts[T] = pairs / forward_flops(config, T)
     half = {"GPT-2 small": (config.d_model, 6), "Llama-3-8B": (PRESETS["llama-3-8b"].d_model, 6.5)}
     return Measurement(
-        measured=f"attention's scores and weighted sums are {parts[1024]:.0%} of the operations in GPT-2 small's "
-        f"blocks at 1,024 tokens, and {parts[16_384]:.0%} at 16,384",
+        measured=f"in GPT-2 small's blocks, attention's scores and weighted sums are {parts[1024]:.0%} of the "
+        f"operations at 1,024 tokens, its full context; with 16,384 positions they would be {parts[16_384]:.0%}",
         values=tuple(parts.values()),
         figures={"parts": list(parts.values())},
-        because="It depends on the length T. In a block of 12 d² weights, as here, the fraction is T / (6 d + T), so "
-        "it passes one half at T = 6 d. Llama-3-8B's block has 13 d², and passes it at 6.5 d.",
+        because="It depends on the length T. In a block of 12 d² parameters a token costs 24 d² for these, and 4 T d "
+        "for scores and sums. So the fraction is T / (6 d + T), which is half at T = 6 d. With Llama-3-8B's 13 d², it "
+        "is half at 6.5 d.",
         rows=(
-            ("model", "d", "tokens at which scores and sums are half"),
+            ("blocks as in", "d", "tokens at which scores and sums are half"),
             *((label, f"{d:,}", f"{int(times * d):,}") for label, (d, times) in half.items()),
         ),
     )

@@ -308,14 +308,15 @@ def model_shares(counts: Mapping[str, ParameterCount]) -> Figure:
 
 def model_shares_in_words(counts: Mapping[str, ParameterCount]) -> str:
     """Return what `model_shares` shows, for readers who do not see it."""
+    totals = ", ".join(f"{short(count.total)} in {name}" for name, count in counts.items())
     parts = {name: three_shares(count) for name, count in counts.items()}
     lists = {
         part: ", ".join(f"{percent(shares[part])} of {name}" for name, shares in parts.items())
         for part in ("token tables", "feed-forward")
     }
     return (
-        "The parts of several models as bars of equal length. The token tables, with the output head, make up "
-        f"{lists['token tables']}; the feed-forward layers {lists['feed-forward']}."
+        f"The parts of several models as bars of equal length. The totals are {totals}. The token tables, with the "
+        f"output head, make up {lists['token tables']}; the feed-forward layers {lists['feed-forward']}."
     )
 
 

@@ -190,10 +190,10 @@ def describe_share(vocab_size: int, n_layers: int, d_model: int, tie_weights: bo
     tables = 1 if tie_weights else 2
     crossing = tables * vocab_size / (8 * n_layers)
     items = ", ".join(f"{name} {percent(share)}" for name, share in shares.items())
-    one_or_two, bound = ("One table", "V / (8 L)") if tables == 1 else ("Two tables", "2 V / (8 L)")
+    size, bound = ("One table has V · d", "V / (8 L)") if tables == 1 else ("Two tables have 2 · V · d", "2 V / (8 L)")
     return (
-        f"At d_model = {d_model:,}: {items}. {one_or_two} of V · d against 8 · L · d² in the feed-forward layers: the "
-        f"tables outweigh them while d_model is below {bound}, here {crossing:,.0f}."
+        f"At d_model = {d_model:,}: {items}. {size} parameters, the feed-forward layers have 8 · L · d². "
+        f"So the tables have more as long as d_model is below {bound}, here {crossing:,.0f}."
     )
 
 
