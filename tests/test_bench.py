@@ -236,7 +236,7 @@ def test_the_roofline_has_its_ridge_where_both_limits_meet():
     assert [tuple(point) for point in roof.get_xydata()][1] == pytest.approx((5.0, 100.0))
     assert writing.get_xydata()[0] == pytest.approx((0.5, 5.0))
     assert trained.get_xydata()[0] == pytest.approx((1000.0, 50.0))
-    assert {text.get_text() for text in figure.axes[0].texts} >= {"writing", "training", "memory traffic,\n20 GB/s"}
+    assert {text.get_text() for text in figure.axes[0].texts} >= {"writing", "training", "memory\nbandwidth,\n20 GB/s"}
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

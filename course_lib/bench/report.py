@@ -204,7 +204,7 @@ def roofline(points: Iterable[Point], limits: dict[str, float]) -> Any:
     )
     middle = (ends[0] * ridge) ** 0.5
     axes.annotate(
-        f"memory traffic,\n{limits['bytes'] / 1e9:.0f} GB/s",
+        f"memory\nbandwidth,\n{limits['bytes'] / 1e9:.0f} GB/s",
         (middle, middle * limits["bytes"] / 1e9),
         (-8, 4),
         textcoords="offset points",

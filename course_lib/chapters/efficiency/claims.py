@@ -16,11 +16,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib.attention import scaled_dot_product_attention
 from course_lib.blocks import TransformerBlock
+from course_lib.chapters.efficiency.writing import weights_read
 from course_lib.claims.registry import Measurement, Source, experiment
 from course_lib.claims.timing import best_seconds
 from course_lib.claims.tinytown import HELD_OUT_SEED
 from course_lib.config import PRESETS, TransformerConfig
-from course_lib.counting import count_parameters, forward_flops, kv_cache_bytes
+from course_lib.counting import forward_flops, kv_cache_bytes
 from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.heads import MultiHeadAttention
 from course_lib.pretrained import load_pretrained
@@ -92,10 +93,8 @@ def cache_share(config: TransformerConfig, T: int, batch: int) -> float:
     The rest are the weights, once for all texts; of a table that is only looked up, nothing is counted. Both have 16
     bits.
     """
-    count = count_parameters(config)
-    looked_up = count.by_component["position embedding"] + config.vocab_size * config.d_model * (not config.tie_weights)
     cache = kv_cache_bytes(config, T, batch)
-    return cache / (cache + 2 * (count.total - looked_up))
+    return cache / (cache + 2 * weights_read(config))
 
 
 BATCHES = (1, 64)
@@ -391,8 +390,7 @@ def cache_equal_verdict(double: float, single: float, bfloat16: float, float16: 
 
 @experiment(
     "efficiency.cache_equal",
-    claim="Using KV caches changes the logits: almost imperceptibly in FP32, by more than a negligible amount with 16 "
-    "bits.",
+    claim="Using a KV cache changes the logits: hardly at all in float32, but not negligibly in 16 bits.",
     source=Source(
         "Gante 2023",
         "Possible Bug with KV Caching in Llama (original) model",
@@ -433,7 +431,8 @@ def cache_equal() -> Measurement:
         values=tuple(changed / n for changed, n in found[1]),
         figures={"double": 10.0 ** below[0], "single": single, "bfloat16": bfloat16, "float16": float16},
         because="It depends on the 16-bit format: bfloat16 keeps 8 binary digits of a number, float16 keeps 11. The "
-        "cache approximates nothing, but the numbers are added in a different order, so the rounding differs.",
+        "cache approximates nothing, but a computer may add up one row and many rows in different orders, and so round "
+        "differently.",
     )
 
 
@@ -495,8 +494,8 @@ def time_exponent() -> Measurement:
         )
     kernel, brief, whole, one = (sum(column) / len(column) for column in zip(*exponents))
     return Measurement(
-        measured=f"the time of the fused kernel grows with the length to the power {kernel:.1f} in long texts, and to "
-        f"the power {brief:.1f} in short ones",
+        measured=f"the time of the fused kernel grows with the length to the power {brief:.1f} up to 256 tokens, and "
+        f"to the power {kernel:.1f} from 512 on",
         rows=(
             ("exponent of the length", "64 to 256 tokens", "512 to 2,048 tokens"),
             ("fused kernel", f"{brief:.1f}", f"{kernel:.1f}"),
@@ -506,7 +505,8 @@ def time_exponent() -> Measurement:
         values=tuple(each[0] for each in exponents),
         figures={"kernel": round(kernel, 2), "short": round(brief, 2), "layer": round(whole, 2)},
         because="It depends on the length and on what is timed. The kernel compares every pair, so its time is "
-        "quadratic in long texts. The four linear layers take linear time, and in wide models they take most of it.",
+        "quadratic in long texts. The attention layer also has four linear layers. They have as many FLOPs as the "
+        "pairs at 1,024 tokens.",
     )
 
 
@@ -558,33 +558,36 @@ def cache_time() -> Measurement:
     ones.
     """
     sizes: dict[str, Any] = {"vocab_size": 100, "d_model": 128, "n_heads": 4, "n_layers": 2}
-    timed = []
+    timed, lengths = [], (32, 512)
     for seed in SEEDS:
         torch.manual_seed(seed)
         model = DecoderOnly(TransformerConfig(**sizes, max_seq_len=512))
-        lengths = (32, 512)
         timed.append([slope(lengths, both) for both in zip(*(seconds_of_last_token(model, T) for T in lengths))])
     cached, whole = (sum(column) / len(column) for column in zip(*timed))
     long = (12_800, 25_600)
     config = TransformerConfig(**sizes, max_seq_len=long[-1])
     counted_whole = slope(long, [forward_flops(config, T) for T in long])
     counted_cached = slope(long, [forward_flops(config, 1, cached=T - 1) for T in long])
+    short_whole = slope(lengths, [forward_flops(config, T) for T in lengths])
+    short_cached = slope(lengths, [forward_flops(config, 1, cached=T - 1) for T in lengths])
     return Measurement(
-        measured=f"with the cache, the time of one more token grows with the length to the power {cached:.1f} in "
-        f"short texts; its operations grow to the power {counted_cached:.1f} in very long ones",
+        measured=f"with the cache, the operations of one more token grow with the length to the power "
+        f"{short_cached:.1f} up to 512 tokens, and to the power {counted_cached:.1f} from 12,800 on",
         rows=(
-            ("exponent of the length", "up to 512 tokens (time)", "very long texts (operations)"),
-            ("with the cache", f"{cached:.1f}", f"{counted_cached:.1f}"),
-            ("without the cache", f"{whole:.1f}", f"{counted_whole:.1f}"),
+            ("exponent of the length", "32 to 512 tokens", "12,800 to 25,600 tokens"),
+            ("time, with the cache", f"{cached:.1f}", "–"),
+            ("time, without the cache", f"{whole:.1f}", "–"),
+            ("operations, with the cache", f"{short_cached:.1f}", f"{counted_cached:.1f}"),
+            ("operations, without the cache", f"{short_whole:.1f}", f"{counted_whole:.1f}"),
         ),
         values=tuple(with_cache for with_cache, _ in timed),
         figures={
             "cached": (round(cached, 2), round(counted_cached, 2)),
             "whole": (round(whole, 2), round(counted_whole, 2)),
         },
-        because="It depends on the length of the text. In short texts the linear layers dominate: the cost is linear "
-        "without the cache and flat with it. Only in long texts is it quadratic without the "
-        "cache and linear with it.",
+        because="It depends on the length of the text. Below 6 · d_model, here 768 tokens, the linear layers dominate: "
+        "the cost is nearly linear without the cache and flat with it. Far above, it is quadratic without the cache "
+        "and linear with it.",
     )
 
 
@@ -662,6 +665,5 @@ def rnn() -> Measurement:
         values=tuple(seed[0] for seed in times[WIDTHS[0], WIDTHS[0] // 2]),
         figures={"operations": operations, "times": tuple(round(each, 2) for each in (*plain[:2], *lstm[:2]))},
         because="It depends on what is counted. In texts shorter than the width, attention needs more operations than "
-        "a plain recurrent layer and fewer than an LSTM. But a recurrent layer takes T sequential steps, and attention "
-        "takes one.",
+        "a plain recurrent layer and fewer than an LSTM. The time also depends on how PyTorch runs each layer.",
     )

@@ -251,14 +251,15 @@ DOTS = (BLUE, INK)  # with the cache, without
 
 @dataclass
 class Writing(Drawing):
-    """Memory of weights and cache in bytes, what a step fetches (both), and FLOPs of the next token with the cache and
-    without.
+    """Memory of weights and cache in bytes, what a step reads, and FLOPs of the next token with the cache and without.
 
-    The memory as bars from 0, the step as both bars in a row. The FLOPs lie up to 131,072 times apart, so they are dots
-    on a logarithmic axis: a bar's length would say nothing there.
+    read: the bytes of the weights that a step reads. The memory is drawn as bars from 0, the step as two bars in a row.
+    The FLOPs lie up to 131,072 times apart, so they are dots on a logarithmic axis: a bar's length would say nothing
+    there.
     """
 
     weights: int
+    read: int
     cache: int
     with_cache: int
     without: int
@@ -271,7 +272,7 @@ class Writing(Drawing):
         self.step = left.barh([2, 2], [0, 0], color=[GREY, ORANGE])
         self.work = [right.plot([1e9], [row], "o", color=colour, markersize=11)[0] for row, colour in enumerate(DOTS)]
         for axes, names, label in (
-            (left, ["weights", "cache of all texts", "read in a step"], "memory (16 bits)"),
+            (left, ["weights", "all caches", "read in a step"], "memory (16 bits)"),
             (right, ["cache", "no cache"], "work for the next tokens (log scale)"),
         ):
             axes.set(yticks=range(len(names)), ylim=(len(names) - 0.4, -0.6), xticks=[], xlabel=label)
@@ -288,12 +289,12 @@ class Writing(Drawing):
         return figure
 
     def move(self) -> None:
-        step = self.weights + self.cache
-        for bar, amount in zip((*self.memory, *self.step), (self.weights, self.cache) * 2):
-            bar.set_width(amount / step)
-        self.step[1].set_x(self.weights / step)
+        step, most = self.read + self.cache, self.weights + self.cache
+        for bar, amount in zip((*self.memory, *self.step), (self.weights, self.cache, self.read, self.cache)):
+            bar.set_width(amount / most)
+        self.step[1].set_x(self.read / most)
         for text, amount in zip(self.memory_texts, (self.weights, self.cache, step)):
-            text.set(x=amount / step + 0.02, text=short(amount, "B"))
+            text.set(x=amount / most + 0.02, text=short(amount, "B"))
         for dot, text, amount in zip(self.work, self.work_texts, (self.with_cache, self.without)):
             dot.set_xdata([amount])
             text.set(x=2.5 * amount, text=short(amount, "FLOP"))

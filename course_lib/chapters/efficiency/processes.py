@@ -16,7 +16,7 @@ def train() -> None:
     model = DecoderOnly(TransformerConfig(vocab_size=50, d_model=32, n_heads=2, n_layers=1, max_seq_len=16))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 
-    # Create the optimizer first: otherwise the program may not end.
+    # Only after the optimizer: what PyTorch loads for it would otherwise keep the group alive at the end.
     dist.init_process_group("gloo")  # "nccl" on GPUs
     rank, processes = dist.get_rank(), dist.get_world_size()
     for _ in range(20):

@@ -11,6 +11,7 @@ import torch
 
 from course_lib.attention import scaled_dot_product_attention
 from course_lib.chapters.efficiency import figures
+from course_lib.chapters.efficiency.writing import weights_read
 from course_lib.config import preset
 from course_lib.counting import count_parameters, forward_flops, kv_cache_bytes
 from course_lib.live.attempts import attempt_numbers
@@ -99,22 +100,24 @@ def cache_sliders() -> LiveFigure:
         return (
             config,
             2 * count_parameters(config).total,
+            2 * weights_read(config),
             kv_cache_bytes(config, T, batch),
             with_cache,
             forward_flops(config, T, batch),
         )
 
     def draw(model, T, batch, group):
-        _, weights, cache, with_cache, without = look(model, T, batch, group)
+        _, weights, read, cache, with_cache, without = look(model, T, batch, group)
         of_weights = percent(cache / weights) + " of" if cache < weights else f"{cache / weights:.1f} times"
         title = f"Cache {short(cache, 'B')}, {of_weights} the weights; "
         title += f"without it a token takes {without / with_cache:,.0f} times the work"
-        return figures.Writing(weights, cache, with_cache, without, title)
+        return figures.Writing(weights, read, cache, with_cache, without, title)
 
     def describe(model, T, batch, group):
-        config, weights, cache, with_cache, without = look(model, T, batch, group)
+        config, weights, read, cache, with_cache, without = look(model, T, batch, group)
         heads = f"{config.n_heads} query heads, {config.n_kv_heads} key-value heads"
-        step = f"A step that writes one token of each text reads both, {short(weights + cache, 'B')}."
+        step = f"A step that writes one token of each text reads {short(read, 'B')} of the weights, and the cache: "
+        step += f"{short(read + cache, 'B')} together."
         return (
             f"{model}, {batch} text{'s' * (batch > 1)} of {T:,} tokens, {heads}: cache "
             f"{short(cache / (batch * T), 'B')} per token, {short(cache, 'B')} in total; weights "

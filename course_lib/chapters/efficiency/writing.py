@@ -1,10 +1,19 @@
-"""Chapter 14: text that a model writes, with the number of tokens that it read for it."""
+"""Chapter 14: text that a model writes, with the tokens and the weights that it read for it."""
 
 import torch
 from torch import Tensor
 
+from course_lib.config import TransformerConfig
+from course_lib.counting import count_parameters
 from course_lib.gpt import DecoderOnly
 from course_lib.sampling import generate
+
+
+def weights_read(config: TransformerConfig) -> int:
+    """Return how many weights a step of writing reads: all, without tables of which it only looks up a row per text."""
+    count = count_parameters(config)
+    looked_up = count.by_component["position embedding"] + config.vocab_size * config.d_model * (not config.tie_weights)
+    return count.total - looked_up
 
 
 def write_and_count(model: DecoderOnly, prompt: Tensor, n: int, stop: int, use_cache: bool) -> tuple[Tensor, int]:
