@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from course_lib.chapters.sampling import claims as sampling
+from course_lib.chapters.sampling import texts
 from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import Tinytown
 from course_lib.training import story_losses
@@ -69,6 +70,21 @@ def test_ln_p_of_a_story_is_minus_its_loss():
     story = next(Tinytown(3).stories())
     nats, _ = story_losses(model, [tokenizer.encode(story)])
     assert sampling.log_p(model, tokenizer, story) == pytest.approx(-nats.item(), rel=1e-5)
+
+
+def test_each_first_mistake_has_the_models_own_probabilities():
+    model, tokenizer = load_pretrained("tinytown")
+    right, wrong = "long ago there lived a boy", "once there was a king called tom . tom met a tom ."
+    ids = [*tokenizer.encode(right), *tokenizer.encode(wrong), *tokenizer.encode(wrong)]
+    begun = wrong.removesuffix(" tom .")
+    with torch.no_grad():
+        logits = model(torch.tensor([tokenizer.encode(right) + tokenizer.encode(begun, end=False)]))[0, -1]
+    p, possible = logits.softmax(dim=-1), Tinytown().next_word(begun)
+    chances = [p[tokenizer.id(word)].item() for word in possible]
+    ((name, *numbers),) = texts.first_mistakes(model, tokenizer, ids)
+    assert name == "… was a king called tom . tom met a [tom]", "once, although the story comes twice"
+    expected = [p[tokenizer.id("tom")].item(), max(chances), sum(chances), len(possible)]
+    assert numbers == pytest.approx(expected, rel=1e-4)
 
 
 def test_stories_are_counted_as_repeats_from_the_second_time_on(monkeypatch):

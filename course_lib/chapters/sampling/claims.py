@@ -97,8 +97,8 @@ def more_uniform() -> Measurement:
         f"{means[1]:.0%} of the entropy of a uniform choice",
         values=[shares.mean().item() for shares in warm],
         figures={},
-        because="This is a theorem about the softmax, so no logits could have given another result. How much the "
-        "entropy rises is a measurement: at T = 2 the model is still far from uniform.",
+        because="A higher T brings the logits closer together, so the entropy cannot fall, whatever the logits are. "
+        "How much it rises is a measurement: at T = 2 the model is still far from uniform.",
     )
 
 
@@ -239,18 +239,18 @@ def most_probable() -> Measurement:
     longer = [other[1] >= one[1] for one, other in zip(greedy, searched)]
     both = sum(map(all, zip(better, longer)))
     return Measurement(
-        measured=f"from {both} of {len(STARTS)} beginnings, 16 beams find a text that is more probable than the greedy "
-        "one and no shorter",
+        measured=f"from {both} of {len(STARTS)} beginnings, 16 beams find a text that is clearly more probable than "
+        "the greedy one and no shorter",
         rows=(
             ("with 16 beams the search finds", "beginnings"),
-            ("a more probable text, no shorter", f"{both}"),
-            ("a more probable text, but shorter", f"{sum(better) - both}"),
-            ("no more probable text", f"{len(STARTS) - sum(better)}"),
+            ("a clearly more probable text, no shorter", f"{both}"),
+            ("a clearly more probable text, but shorter", f"{sum(better) - both}"),
+            ("none that is clearly more probable", f"{len(STARTS) - sum(better)}"),
         ),
         values=[other[0] - one[0] for one, other in zip(greedy, searched)],
         figures={"greedy": greedy, "searched": searched},
         because="It depends on the beginning. Where the first words of greedy search are a poor choice, the beams find "
-        "a more probable text that is no shorter. Elsewhere it is shorter, or no more probable.",
+        "a clearly more probable text that is no shorter. Elsewhere it is shorter, or not clearly more probable.",
     )
 
 
@@ -394,7 +394,7 @@ def top_p_better() -> Measurement:
         rows=(("impossible words, if at most 1% is lost", "top-k", "top-p"), *rows),
         values=[100 * row[1] for row in found[1.5]["top_p"]],
         figures={"least_ratios": least},
-        because="It depends on the temperature. One k must serve positions with one possible word and with sixteen, "
+        because="It depends on the temperature. One k must serve positions with one possible word and with many, "
         "while p adapts. That matters where the tail is heavy; at T = 0.7 neither filter is ahead.",
     )
 

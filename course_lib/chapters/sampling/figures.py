@@ -179,7 +179,7 @@ class UnitInterval(Drawing):
         self.mark.set(x=min(max(self.u, 0.02), 0.98), text=f"u = {self.u:.2f}")
         self.headline.set_text(
             f"u = {self.u:.2f} falls on “{self.tokens[hit]}”, "
-            f"the piece from {starts[hit]:.2f} to {ends[hit]:.2f}, so it comes next"
+            f"the piece from {starts[hit]:.2f} to {ends[hit]:.2f}, so this word comes next"
         )
 
 

@@ -18,6 +18,31 @@ def first_impossible(town: Tinytown, story: str) -> str:
     return "none"
 
 
+@torch.no_grad()
+def first_mistakes(model: DecoderOnly, tokenizer: WordTokenizer, ids: list[int]) -> list[tuple]:
+    """Return a row for the first impossible word of each story in a text, without rows that have the same words.
+
+    Each row: the word with nine words before it; its probability, the largest of a possible word and that of all
+    possible words, as the model predicted them from the text before; and the number of possible words.
+    """
+    town, rows = Tinytown(), {}
+    said: list[str] | None = []
+    for t, i in enumerate(ids):
+        if i == tokenizer.bos_id:
+            said = []  # a new story; None: this one already has a mistake
+        elif i != tokenizer.eos_id and said is not None:
+            word, possible = tokenizer.tokens[i], town.next_word(" ".join(said))
+            if word in possible:
+                said.append(word)
+                continue
+            p = model(torch.tensor([ids[max(0, t - model.config.max_seq_len) : t]]))[0, -1].softmax(dim=-1)  # (V,)
+            others = p[[tokenizer.id(other) for other in possible]]
+            name = f"… {' '.join(said[-9:])} [{word}]"
+            rows.setdefault(name, (name, p[i].item(), others.max().item(), others.sum().item(), len(possible)))
+            said = None
+    return list(rows.values())
+
+
 def is_possible(town: Tinytown, tokenizer: WordTokenizer, ids: list[int]) -> bool:
     """Return whether Tinytown could have produced this text, finished or unfinished."""
     if tokenizer.eos_id in ids:
