@@ -117,6 +117,20 @@ def test_the_judged_words_are_the_same_at_every_length_and_an_untrained_model_gu
     assert all(loss == pytest.approx(math.log(343), rel=0.1) for loss in losses.values())
 
 
+def test_the_weight_at_new_distances_of_an_untrained_reader_is_what_its_slopes_leave(fresh, monkeypatch):
+    """Its queries and keys are small, so that ALiBi alone decides: exp(−slope · distance), up to a few percent."""
+    monkeypatch.setattr(built, "STORIES", 60)
+    monkeypatch.setattr(built, "STEPS", 1)
+
+    def expected(slope, t):
+        weights = [math.exp(-slope * distance) for distance in range(t + 1)]
+        return sum(weights[32:]) / sum(weights)
+
+    slopes = [2 ** (-2 * h) for h in (1, 2, 3, 4)]
+    means = [sum(expected(slope, t) for t in range(112, 128)) / 16 for slope in slopes]
+    assert built.weight_beyond("alibi", 0, 1e-6) == pytest.approx(means, abs=0.03)
+
+
 @pytest.mark.proof
 def test_with_a_window_the_judged_words_do_not_depend_on_what_is_further_back(fresh, monkeypatch):
     """Two layers of 32 tokens each look back 62: the first 50 of 128 tokens are out of reach of the last 16."""

@@ -63,7 +63,7 @@ def test_the_heat_map_is_the_table_and_the_frame_the_row():
     assert image.get_array()[42, 4] == pytest.approx(math.sin(42 / 10000 ** (4 / 12)), abs=1e-6)
     assert tuple(image.get_extent()) == (-0.5, 11.5, 100.5, -0.5)
     assert (clock.drawing.row.get_y(), clock.drawing.row.get_width()) == (41.5, 12)
-    assert f"the first hand has made {42 / (2 * math.pi):.2f} turns" in title(clock.drawing)
+    assert f"hand 0 has made {42 / (2 * math.pi):.2f} turns" in title(clock.drawing)
 
 
 # ------------------------------------------------------------------------------------------------ likeness and distance

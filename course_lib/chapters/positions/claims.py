@@ -370,10 +370,23 @@ def reach(scheme: str, seed: int, rate: float = RATES[1], size: Size = USUAL) ->
     return {length: _judge(model, length) for length in LENGTHS}
 
 
+def _near() -> Tensor:
+    """Which keys are no further back than in training, in the longest texts: (T, S)."""
+    position = torch.arange(LENGTHS[-1])
+    return position[:, None] - position < TRAINED
+
+
+def weight_beyond(scheme: str, seed: int, rate: float = RATES[1], size: Size = USUAL) -> list[float]:
+    """Return, for each head, the weight on keys further back than in training: the mean over the blocks, the longest
+    texts and the tokens that predict the JUDGED words."""
+    layers = _reader(scheme, seed, rate, size).attention_weights(_texts()[1][:, :-1])  # (windows, H, T, S) each
+    far = torch.stack([(weights * ~_near())[:, :, -JUDGED:].sum(-1).mean(dim=(0, 2)) for weights in layers])
+    return far.mean(dim=0).tolist()
+
+
 def reach_with_a_window(scheme: str, seed: int, rate: float = RATES[1], size: Size = USUAL) -> float:
     """Loss on the longest texts if no token sees further back than it did in training: no distance is new."""
-    model, position = _reader(scheme, seed, rate, size), torch.arange(LENGTHS[-1])
-    near = position[:, None] - position < TRAINED  # (T, S); the model adds its causal mask
+    model, near = _reader(scheme, seed, rate, size), _near()  # the model adds its causal mask
     hooks = [
         module.register_forward_pre_hook(lambda _, args, given: (args, {**given, "mask": near}), with_kwargs=True)
         for module in model.modules()
@@ -483,8 +496,8 @@ def relative_reach(size: Size) -> Measurement:
         ),
         values=grown["rope"][4],
         figures=less,
-        because="It depends on the encoding and on the length. Longer texts contain distances that RoPE was not "
-        "trained on. ALiBi subtracts a number that continues along the same line.",
+        because="It depends on the encoding and on the length. Distances above 31 are new to both. ALiBi lowers the "
+        "scores of distant tokens, so some of its heads hardly see them. RoPE does not.",
     )
 
 
@@ -520,6 +533,6 @@ def learned_equal(size: Size) -> Measurement:
         f"and {statistics.fmean(sinusoids):.2f} with sinusoids",
         values=differences,
         figures={"differences": differences},
-        because="A table has to be learned first, so its loss is higher at first. With four times the steps the two "
+        because="The 250 steps are too few: a table has to be learned first. With four times the steps the two "
         "differ by less than 0.05 nats; the authors trained far longer.",
     )

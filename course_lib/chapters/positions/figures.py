@@ -29,7 +29,7 @@ from course_lib.live.palette import (
 
 # -------------------------------------------------------------------------------------------------------------- who bit
 def right_answers(shares: Mapping[str, float], chance: float) -> Figure:
-    """Draw the fraction of right answers of each model, with a line at the level of guessing."""
+    """Draw the fraction of correct answers of each model, with a line at the level of guessing."""
     figure, axes = new_figure(WIDE, 1.3 + 0.42 * len(shares))
     rows = range(len(shares))
     axes.barh(
@@ -40,7 +40,7 @@ def right_answers(shares: Mapping[str, float], chance: float) -> Figure:
     axes.axvline(chance, color=INK, linestyle=":")
     axes.text(chance + 0.01, -0.75, "guessing", fontsize=FONT - 1, color=INK)
     axes.set(yticks=rows, yticklabels=shares, ylim=(len(shares) - 0.5, -1.1), xlim=(0, 1.15))
-    axes.set(xticks=[0, 0.25, 0.5, 0.75, 1], xlabel="fraction of right answers to “who bit?”")
+    axes.set(xticks=[0, 0.25, 0.5, 0.75, 1], xlabel="fraction of correct answers to “who bit?”")
     learnt = [name for name, share in shares.items() if share > chance + 0.1]
     headline(figure).set_text(f"{len(learnt)} of {len(shares)} models can tell who bit; the others guess")
     return figure
@@ -105,7 +105,7 @@ class ClockHands(Drawing):
         self.image.set_extent((-0.5, d_model - 0.5, positions - 0.5, -0.5))
         self.figure.axes[1].set(xlim=(-0.5, d_model - 0.5), xticks=range(0, d_model, 2 if d_model > 8 else 1))
         self.row.set(y=self.position - 0.5, width=d_model)
-        said = f"the first hand has made {rounds[0]:.2f} turns, the last {rounds[-1]:.3f}"
+        said = f"hand 0 has made {rounds[0]:.2f} turns, and hand {hands - 1} has made {rounds[-1]:.3f}"
         self.headline.set_text(self.title or f"Position {self.position}: {said}")
 
 
