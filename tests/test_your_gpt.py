@@ -74,6 +74,7 @@ def test_the_filled_file_equals_the_library_at_every_stage(filled, tmp_path):
     assert found.first is None
     assert tuple(found.equal) == STAGES
     assert still_lent(my_gpt) == ()
+    assert repr(found).startswith("Your 9 stages equal the library's")
     assert len(filled.splitlines()) <= 160
 
 
@@ -84,6 +85,7 @@ def test_the_skeleton_runs_with_every_stage_lent_and_named(monkeypatch, tmp_path
     assert still_lent(my_gpt) == found.lent == STAGES
     assert found.first is None
     assert repr(found).count("lent by the library") == len(STAGES)
+    assert repr(found).startswith("Nothing of yours to compare yet: all 9 stages are lent")
 
 
 def test_a_file_that_is_there_is_never_written_over(tmp_path):
@@ -278,6 +280,13 @@ def test_letters_of_a_text_are_learned_and_written(filled, tmp_path):
     assert set(found["sample"]) <= set(text)
 
 
+def test_letters_are_counted_and_no_count_is_zero():
+    own, others = torch.tensor([0, 1, 0, 1, 0]), torch.tensor([0, 1, 1])
+    # After 0 comes 1, in 2 of 2 cases; after 1 comes 0, in 2 of 2.
+    expected = -(math.log(2.1 / 2.2) + math.log(0.1 / 2.2)) / 2
+    assert records.count_letters(own, others, 1) == pytest.approx(expected)
+
+
 def test_a_file_that_is_not_equal_is_refused_before_it_is_trained(filled, tmp_path, capsys):
     right, wrong, _ = FAULTS["Norm"]
     saved(tmp_path, filled.replace(right, wrong))
@@ -289,13 +298,17 @@ def test_a_file_that_is_not_equal_is_refused_before_it_is_trained(filled, tmp_pa
 
 def test_the_record_lies_between_the_grammar_and_guessing():
     kept = records.recorded()
-    assert kept["tinytown"]["grammar"] < kept["tinytown"]["nats"] < 1
-    assert kept["letters"]["held_out"] < math.log(kept["letters"]["kinds"]) / 2
+    assert kept["tinytown"]["grammar"] < min(kept["tinytown"]["nats"]) < max(kept["tinytown"]["nats"]) < 1
+    letters = kept["letters"]
+    assert letters["held_out"] < letters["pairs"] < math.log(letters["kinds"]) / 2
+    assert abs(letters["held_out"] - letters["triples"]) < 0.05, "the chapter calls them about equal"
 
 
 def test_the_same_model_with_rope_is_between_the_rung_with_four_blocks_and_the_file():
     file, rope = records.recorded_heights().values()
-    assert 0.05 < rope.above < 0.15 < file.above, "the guess has these ranges"
+    assert 0.05 < rope.above < 0.15 < min(file.nats) - file.grammar, "the guess has these ranges"
+    saved = [learned - turned for learned, turned in zip(file.nats, rope.nats)]
+    assert (round(min(saved), 2), round(max(saved), 2)) == (0.05, 0.14), "section 17.4 has these numbers"
     assert rungs.recorded()["four"].above < 0.05
 
 
@@ -318,6 +331,9 @@ def test_your_rungs_stand_on_the_ladder_as_honest_ones_and_the_letters_are_drawn
     assert {"your GPT", "another"} <= {label.get_text() for label in axes.get_yticklabels()}
     points = [line for line in axes.lines if line.get_marker() == "o" and line.get_xdata()[0] in (1.9, 0.9)]
     assert all(point.get_markerfacecolor() != "white" for point in points), "hollow is who sees later tokens"
+
+    _, words = ladder_with_yours({"your GPT": Height((1.886,), 0.65, digits=1)})
+    assert words.splitlines()[-1].endswith("1.9 nats, 1.2 above the entropy"), "a short run is shown to one decimal"
 
     curve = letters_curve([3.0, 2.0], 2.2, 4.2, every=25).axes[0].lines[0]
     assert curve.get_xydata().tolist() == [[25, 3.0], [50, 2.0]]

@@ -46,9 +46,10 @@ class Ladder:
 def told(height: Height) -> str:
     """Return a height as text: nats, the difference from the entropy, and the value for each seed."""
     side = "above" if height.above >= 0 else "BELOW"
-    seeds = ", ".join(f"{nats:.2f}" for nats in height.nats)
+    digits = height.digits
+    seeds = ", ".join(f"{nats:.{digits}f}" for nats in height.nats)
     each = f" (seeds: {seeds})" if len(height.nats) > 1 else ""
-    return f"{height.mean:.2f} nats, {abs(height.above):.2f} {side} the entropy{each}"
+    return f"{height.mean:.{digits}f} nats, {abs(height.above):.{digits}f} {side} the entropy{each}"
 
 
 def draw(ladder: Ladder) -> Figure:
@@ -73,7 +74,9 @@ def draw(ladder: Ladder) -> Figure:
         if height.mean <= END:
             face = color if rung.honest else "white"
             axes.plot(height.mean, row, marker, color=color, markerfacecolor=face, markersize=7, zorder=4)
-        note = f"{height.mean:.2f}" if not beyond else f"{beyond} of {len(height.nats)} at {max(height.nats):.2f} →"
+        note = f"{height.mean:.{height.digits}f}"
+        if beyond:
+            note = f"{beyond} of {len(height.nats)} at {max(height.nats):.2f} →"
         right = min(max(height.mean, *height.nats, grammar) if not beyond else END, END)
         if yours := ladder.yours.get(rung.id):
             right = max(right, min(yours.mean, END))

@@ -137,6 +137,7 @@ class Height:
     nats: tuple[float, ...]
     grammar: float
     own: tuple[str, ...] = field(default=())  # the learner's own parts
+    digits: int = 2  # decimals that are shown
 
     @property
     def mean(self) -> float:

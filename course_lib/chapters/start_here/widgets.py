@@ -301,8 +301,9 @@ class ModelMap(widgets.HBox):
     def _describe(self, part: str) -> str:
         it = self.parts[part]
         where = f" There is one in each of the {self._layers} blocks." if it.in_blocks else ""
+        owner = f"The {self._layers} together have" if it.in_blocks else "It has"
         weight = figures.weight_of(it, figures.total_of(list(self.parts.values())))
-        return f"{it.does}{where} Its output has shape {it.shape}: ({it.letters}). It has {weight}."
+        return f"{it.does}{where} Its output has shape {it.shape}: ({it.letters}). {owner} {weight}."
 
     def _table(self) -> str:
         widths = [max(len(name) for name in self.parts), max(len(str(part.shape)) for part in self.parts.values())]

@@ -60,7 +60,7 @@ def ladder_with_yours(yours: Mapping[str, Height]) -> tuple[Figure, str]:
     ladder = Ladder([*way, *own.values()], recorded() | dict(zip(own, yours.values())), {}, "your_gpt")
     figure = draw(ladder)
     name, first = next(iter(yours.items()))
-    message = f"{name[0].upper()}{name[1:]}: {first.above:.2f} nats above the entropy"
+    message = f"{name[0].upper()}{name[1:]}: {first.above:.{first.digits}f} nats above the entropy"
     figure.suptitle(message, fontsize=FONT + 1.5, x=0.01, ha="left")
     return figure, "\n".join(ladder.lines())
 

@@ -225,8 +225,15 @@ class Parity:
                 lines.append(f"  {stage:<14} {by:<20} DIFFERS")
         if self.first and self.first.stage != STAGES[-1]:
             lines.append("  The comparison stopped here; the remaining stages were not compared.")
-        head = "Every stage equals the library's" if self.first is None else f"The first difference is in {self.first}"
-        return "\n".join([head, *lines])
+        return "\n".join([self._head(), *lines])
+
+    def _head(self) -> str:
+        yours = len(STAGES) - len(self.lent)
+        if self.first is not None:
+            return f"The first difference is in {self.first}"
+        if not yours:
+            return f"Nothing of yours to compare yet: all {len(STAGES)} stages are lent"
+        return f"Your {yours} stages equal the library's" if yours > 1 else "Your stage equals the library's"
 
 
 def parity(my_gpt: ModuleType, config: TransformerConfig = SMALL) -> Parity:
