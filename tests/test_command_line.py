@@ -177,7 +177,7 @@ def repository(tmp_path, monkeypatch):
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "solutions").mkdir()
     (tmp_path / "solutions" / "README.md").write_text(f"# Guide\n{notebook.GUIDE_BEGIN}\n{notebook.GUIDE_END}\n")
-    page = readme(f"# Course\n{TABLE_BEGIN}\n{TABLE_END}\n", tmp_path / "exercises")
+    page = readme(f"# Course\n{TABLE_BEGIN}\n{TABLE_END}\n", tmp_path / "exercises", {})
     page = report.readme(f"{page}{report.TABLE_BEGIN}\n{report.TABLE_END}\n", report.recorded())
     (tmp_path / "README.md").write_text(page, encoding="utf-8")
     monkeypatch.chdir(tmp_path)

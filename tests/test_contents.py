@@ -9,6 +9,7 @@ import pytest
 from course_lib.claims import experiments
 from course_lib.course.contents import CHAPTERS, TABLE_BEGIN, chapter_of, readme
 from course_lib.grading import EXERCISES
+from course_lib.grading.page.catalogue import minutes_by_chapter
 
 ROOT = Path(__file__).parent.parent
 LIBRARY = ROOT / "course_lib"
@@ -17,21 +18,32 @@ EVERY = pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter
 
 def test_the_readme_holds_the_table_as_it_is():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert readme(text, ROOT / "exercises") == text, "run `python -m course_lib refresh --exercises-only`"
+    assert readme(text, ROOT / "exercises", minutes_by_chapter()) == text, (
+        "run `python -m course_lib refresh --exercises-only`"
+    )
+
+
+def test_the_readme_says_how_long_the_course_takes():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    chapters = {each.number: each.minutes for each in CHAPTERS}
+    short = sum(chapters[number] for number in (0, 1, 2, 3, 4, 5, 13))
+    assert f"{sum(chapters.values()) / 60:.0f} hours. The exercises take another" in text
+    assert f"another {sum(minutes_by_chapter().values()) / 60:.0f}, and no chapter requires them" in text
+    assert short / 60 == 5.5, "the README says five and a half hours"
 
 
 def test_a_chapter_without_exercises_gets_no_link_to_them(tmp_path):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     (tmp_path / "04_heads.ipynb").touch()
-    made = readme(text, tmp_path)
+    made = readme(text, tmp_path, minutes_by_chapter())
     assert re.findall(r"\[solve\]\((.+?)\)", made) == ["exercises/04_heads.ipynb"]
     assert len(re.findall(r"\[read\]", made)) == len(CHAPTERS)
-    assert readme(made, ROOT / "exercises") == text, "what stands around the table stays"
+    assert readme(made, ROOT / "exercises", minutes_by_chapter()) == text, "what stands around the table stays"
 
 
 def test_a_readme_without_a_place_for_the_table_is_refused():
     with pytest.raises(ValueError, match="needs the lines"):
-        readme(f"# Course\n{TABLE_BEGIN}\n", ROOT / "exercises")
+        readme(f"# Course\n{TABLE_BEGIN}\n", ROOT / "exercises", {})
 
 
 def test_chapters_have_folders_and_folders_have_chapters():

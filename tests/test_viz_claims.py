@@ -329,6 +329,8 @@ def test_the_finished_experiment_lacks_nothing_and_refutes_its_claim(capsys):
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "refuted: it is at least 2 for every seed"
     assert said[2] == "control: 1.0"
+    own.try_experiment(own.decide, lambda seed: own.measure(seed, std=0.1), own.control)
+    assert capsys.readouterr().out.startswith("confirmed: "), "the claim depends on how far apart the scores are"
 
 
 def test_an_experiment_is_told_what_it_lacks_part_by_part(capsys):

@@ -37,6 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     from course_lib.course.files import write_whole
     from course_lib.course.glossary import glossary
     from course_lib.grading.page import run_notebooks as notebook
+    from course_lib.grading.page.catalogue import minutes_by_chapter
     from course_lib.lessons import plan
 
     require_at_least_one(timeout=arguments.timeout)
@@ -77,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         write_whole(page, lambda part: part.write_text(made, encoding="utf-8"))
         print("wrote the courses in solutions/README.md")
     page = root / "README.md"
-    text = report.readme(readme(page.read_text("utf-8"), root / "exercises"), report.recorded())
+    text = report.readme(readme(page.read_text("utf-8"), root / "exercises", minutes_by_chapter()), report.recorded())
     if text != page.read_text("utf-8"):
         write_whole(page, lambda part: part.write_text(text, encoding="utf-8"))
         print("wrote README.md")

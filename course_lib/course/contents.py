@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -76,10 +77,11 @@ def named(numbers: list[int]) -> str:
 TABLE_BEGIN, TABLE_END = "<!-- chapters: written by `python -m course_lib refresh` -->", "<!-- end of chapters -->"
 
 
-def readme(text: str, exercises: Path) -> str:
+def readme(text: str, exercises: Path, minutes: Mapping[int, int]) -> str:
     """Return README.md's text with its table of chapters updated from `chapters.toml`.
 
     exercises: the folder of exercises; a chapter without a notebook there gets no link to exercises.
+    minutes: the number of a chapter -> the minutes of its exercises.
     Errors: ValueError if one of the two lines around the table is missing.
     """
     before, begin, rest = text.partition(TABLE_BEGIN)
@@ -90,10 +92,15 @@ def readme(text: str, exercises: Path) -> str:
         )
     lines = ["", "", "| | Chapter | What it is about | Minutes | Notebook | Exercises |"]
     lines.append("|---|---|---|---|---|---|")
+    solving = 0
     for each in CHAPTERS:
-        solve = f"[solve](exercises/{each.notebook})" if (exercises / each.notebook).is_file() else "–"
+        solve = "–"
+        if (exercises / each.notebook).is_file():
+            solve = f"[solve](exercises/{each.notebook}), {minutes[each.number]} minutes"
+            solving += minutes[each.number]
         read = f"[read](notebooks/{each.notebook})"
         lines.append(f"| {each.number} | {each.title} | {each.promise} | {each.minutes} | {read} | {solve} |")
     hours = sum(each.minutes for each in CHAPTERS) / 60
-    lines += ["", f"The chapters take about {hours:.0f} hours in all, without the exercises."]
+    rest = f", and the exercises another {solving / 60:.0f}" if solving else ""
+    lines += ["", f"The chapters take about {hours:.0f} hours in all{rest}."]
     return before + begin + "\n".join([*lines, "", end]) + after

@@ -62,7 +62,7 @@ def _number(function: Callable[..., Any], *given: Any) -> float | None:
 
 # --------------------------------------------------------------------------------------------------- a finished one
 def decide(largest: Sequence[float]) -> str:
-    """Judge by a list: for each of the five seeds, the largest weight times 100.
+    """Return the verdict. largest: 100 times the largest weight, for each seed.
 
     confirmed: it is below 2 for every seed
     depends: it is below 2 for some seeds
@@ -73,10 +73,10 @@ def decide(largest: Sequence[float]) -> str:
     return "refuted" if min(largest) >= 2 else "depends"
 
 
-def measure(seed: int) -> float:
-    """Return the largest of 100 weights, times 100."""
+def measure(seed: int, std: float = 1.0) -> float:
+    """Return the largest of 100 weights, times 100; std: the standard deviation of the scores."""
     generator = torch.Generator().manual_seed(seed)
-    scores = torch.randn(100, generator=generator)
+    scores = std * torch.randn(100, generator=generator)
     return 100 * scores.softmax(dim=0).max().item()
 
 

@@ -143,7 +143,7 @@ class ClaimsTable(widgets.VBox):
             lines.append(f"{chapter:36}" + "  ".join(f"{SIGNS[each]} {verdicts.count(each):<2}" for each in MARKS))
         for id in filter(self.findings.__contains__, HEADLINES):
             found = self.findings[id]
-            said = f"{SIGNS[found.verdict]} {find(id).stated} Measured: {found.measured}"
+            said = f"{SIGNS[found.verdict]} {find(id).stated} ({find(id).by}) Measured: {found.measured}"
             lines += ["", *textwrap.wrap(said, 110, subsequent_indent="  ")]
         return "\n".join(lines)
 

@@ -441,7 +441,7 @@ def times_root_d(size: Size) -> Measurement:
         f"size of their positions, and the final loss is {end}",
         rows=(
             ("learning rate", "loss without the factor, minus loss with it"),
-            (f"the best for each ({rates})", f"{cost:.2f}"),
+            (f"{rates}, the best for each", f"{cost:.2f}"),
             (f"{RATES[0]} for both", f"{round(slow, 2) + 0:.2f}"),
         ),
         values=costs,

@@ -229,8 +229,8 @@ def slowest_hand_verdict(geometric: bool, first: list[float], last: list[float])
     first, last: the shortest and the longest, divided by those that the claim names; one number for each d_model.
 
     confirmed: each is a fixed multiple of the one before, and both ends are within 1%
-    depends: they form such a progression and begin at 2π, but miss the last end by more at some d_model
-    refuted: they form no such progression, or begin elsewhere
+    depends: the wavelengths form such a progression from 2π, but at some d_model the longest is off by more than 1%
+    refuted: the wavelengths form no such progression, or do not begin at 2π
     """
     if not geometric or any(abs(each - 1) > 0.01 for each in first):
         return "refuted"
@@ -244,11 +244,11 @@ def slowest_hand_verdict(geometric: bool, first: list[float], last: list[float])
         "That is, each dimension of the positional encoding corresponds to a sinusoid. The wavelengths form a "
         "geometric progression from 2π to 10000 · 2π."
     ),
-    control="the wavelengths measured in the table of sinusoids, at d_model = 512 as in the paper, and at d_model = 8",
+    control="the same measurement in tables of three sizes: d_model = 512, as in the paper, one larger and one smaller",
     verdict=slowest_hand_verdict,
 )
 def slowest_hand() -> Measurement:
-    measured = {d_model: wavelengths(d_model) for d_model in (512, 8)}
+    measured = {d_model: wavelengths(d_model) for d_model in (2048, 512, 8)}
     last = {d_model: waves[-1].item() for d_model, waves in measured.items()}
     return Measurement(
         measured=f"at d_model = 512 the longest wavelength is {last[512]:,.0f} tokens; according to the paper it is "

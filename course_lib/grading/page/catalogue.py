@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -205,6 +206,14 @@ def _require_folder(folder: Path) -> None:
 
 
 EXERCISES = _collect()
+
+
+def minutes_by_chapter() -> Counter[int]:
+    """Return the number of a chapter -> the minutes of all its exercises."""
+    minutes = Counter[int]()
+    for exercise in EXERCISES.values():
+        minutes[exercise.chapter] += exercise.minutes
+    return minutes
 
 
 def add_catalogue(folder: str | Path) -> None:

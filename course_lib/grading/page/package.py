@@ -18,7 +18,7 @@ from course_lib.course.contents import CHAPTERS as ALL
 from course_lib.course.contents import RELEASED, Chapter, readme, released
 from course_lib.course.files import save_json
 from course_lib.course.handout import EARLIER, RECORD, Handed, for_learners, hand_package
-from course_lib.grading.page.catalogue import EXERCISES
+from course_lib.grading.page.catalogue import EXERCISES, minutes_by_chapter
 from course_lib.grading.page.run_notebooks import metadata, student_version
 from course_lib.grading.page.sealed import NAME, seal
 
@@ -110,7 +110,7 @@ def _make(root: Path, folder: Path, chosen: list[Chapter], dates: Mapping[int, s
     for name, made in (("README.md", _readme), ("requirements.txt", requirements), ("pyproject.toml", _project)):
         text = made((root / name).read_text("utf-8"))
         (folder / name).write_text(
-            readme(text, folder / "exercises") if name == "README.md" else text, encoding="utf-8"
+            readme(text, folder / "exercises", minutes_by_chapter()) if name == "README.md" else text, encoding="utf-8"
         )
     (folder / ".gitignore").write_text(IGNORED, encoding="utf-8")
     (folder / ".gitattributes").write_text("* -text\n", encoding="utf-8")  # also on Windows, files keep their bytes
@@ -215,7 +215,7 @@ def _readme(text: str) -> str:
         "If something is wrong, `.venv/bin/python -m course_lib doctor` says what it is and how to fix it.",
         "### Windows",
         "In the Command Prompt or in PowerShell 7, this command installs the course and opens it. (Windows PowerShell "
-        "5, which comes with Windows, does not know `&&`.)",
+        "5, which comes with Windows, does not accept `&&`.)",
         f"```\n{windows[0]}\n```",
         "In every other command on this page, write `.venv\\Scripts\\python` instead of `.venv/bin/python`.",
         "### Linux",
