@@ -7,6 +7,7 @@ Chapters 1, 13 and 15. `load_pretrained("tinytown")` loads the model that ships 
 from pathlib import Path
 from typing import Any, Literal, overload
 
+import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
@@ -49,7 +50,7 @@ def load_pretrained(name: Literal["translator"]) -> tuple[EncoderDecoder, WordTo
 @overload
 def load_pretrained(name: str | Path) -> tuple[Model, WordTokenizer | SubwordTokenizer]: ...
 def load_pretrained(name: str | Path) -> tuple[Model, WordTokenizer | SubwordTokenizer]:
-    """Return a trained model, in evaluation mode on the CPU, and its tokenizer.
+    """Return a trained model in evaluation mode, on PyTorch's default device, and its tokenizer.
 
     Args:
         name: "tinytown", or another model that ships with the course (SHIPPED lists them);
@@ -62,7 +63,7 @@ def load_pretrained(name: str | Path) -> tuple[Model, WordTokenizer | SubwordTok
         it.
     """
     model, tokenizer = _read(_folder(name))
-    return fast(model), tokenizer
+    return fast(model).to(torch.get_default_device()), tokenizer
 
 
 def _read(folder: Path) -> tuple[Model, WordTokenizer | SubwordTokenizer]:
@@ -111,7 +112,7 @@ def save_pretrained(folder: str | Path, model: Model, tokenizer: WordTokenizer |
 def embeddings_by_step(name: str | Path = "tinytown") -> dict[int, Tensor]:
     """Return the token embedding table (V, d_model) after selected training steps, as chapter 1 shows it."""
     tensors = read_tensors(_folder(name) / EARLY_STEPS_FILE)
-    return {int(step): tensors[step].float() for step in sorted(tensors, key=int)}
+    return {int(step): tensors[step].float().to(torch.get_default_device()) for step in sorted(tensors, key=int)}
 
 
 def shipped_figures(name: str | Path = "tinytown") -> dict:

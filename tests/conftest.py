@@ -45,8 +45,8 @@ def seeded():
 
 @pytest.fixture(scope="session", params=["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
 def device(request):
-    """The CPU, and the GPU where there is one: a test that takes it runs on both."""
-    return request.param
+    """The CPU, and the GPU where there is one: a test that takes it runs on both. With `--device`, that one."""
+    return request.config.option.device or request.param
 
 
 @pytest.fixture(scope="session")

@@ -40,6 +40,12 @@ def pytest_addoption(parser):
     parser.getgroup("course").addoption(
         "--browser", action="store_true", help="run the tests in a browser instead, and nothing beside them: add -n 2"
     )
+    parser.getgroup("course").addoption(
+        "--device",
+        default="",
+        help="run notebooks, and the tests that take a device, on this one: cuda, mps, or pretend, which any machine has "
+        "(tests/pretend.py)",
+    )
 
 
 def pytest_configure(config):
@@ -50,6 +56,10 @@ def pytest_configure(config):
     os.environ["COURSE_PROGRESS"] = ":memory:"
     os.environ["OMP_NUM_THREADS"] = "1"
     gc.set_threshold(100_000)  # ten thousand tests and all modules are looked through each time: a tenth of the run
+    if config.option.device:
+        os.environ["COURSE_DEVICE"] = config.option.device  # of every kernel, too
+        if config.option.device == "pretend":
+            from tests import pretend  # noqa: F401  # makes it known
     config.option.loadscopereorder = False  # see `turn`
     config.addinivalue_line("markers", "proof: runs with --proof, and only then")
     warm.install()
@@ -81,8 +91,13 @@ def part_of(item):
 
 def turn(nodeid):
     """The long units first, the many small ones at the end: so that no process waits long for another."""
-    return 2 if OF_ONE_EXERCISE.search(nodeid) else 0 if ".ipynb::" in nodeid else 1
+    return 2 if OF_ONE_EXERCISE.search(nodeid) else 0 if LONG.search(nodeid) else 1
 
+
+# Units of more than half a minute: begun last, one of them would keep a core for itself while the others are idle.
+LONG = re.compile(
+    r"\.ipynb::|/test_(?:training_processes|term|real_weights|glass|verdicts|grading_seeds|bench|classroom_hostile)\.py::"
+)
 
 OF_ONE_EXERCISE = re.compile(
     r"test_(?:grading|grading_cases|classroom_judges|classroom_protocol)\.py::\w+\[(?:[^.]*-)?(\w+\.\w+)"

@@ -69,8 +69,8 @@ def test_two_processes_are_one_with_the_doubled_batch_and_their_checkpoint_is_an
 @pytest.mark.proof
 def test_shards_end_where_one_process_does(tmp_path):
     options = {"checkpoint_activations": True, "accumulate": 3}
-    expected = alone(steps=6, **options | {"accumulate": 6})
-    assert_same(together(tmp_path, steps=6, shard=True, **options)[0], expected)
+    expected = alone(steps=3, **options | {"accumulate": 6})
+    assert_same(together(tmp_path, steps=3, shard=True, **options)[0], expected)
 
 
 @pytest.mark.proof
@@ -78,11 +78,11 @@ def test_a_run_that_is_killed_goes_on_as_if_it_had_never_stopped(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     for folder in (whole, killed):
         folder.mkdir()
-    settings = {"steps": 12, "dropout": 0.3, "checkpoint_every": 4, "shard": True}
+    settings = {"steps": 5, "dropout": 0.3, "checkpoint_every": 2, "shard": True}
     expected = together(whole, **settings)[0]
     settings["checkpoint"] = str(killed / "run.pt")
-    assert start(killed, **settings, kill_at=10).returncode != 0
-    assert len(torch.load(killed / "run.pt")["history"]["losses"]) == 8
+    assert start(killed, **settings, kill_at=4).returncode != 0
+    assert len(torch.load(killed / "run.pt")["history"]["losses"]) == 2
     assert_same(together(killed, **settings)[0], expected, rtol=0, atol=0)
 
 
@@ -90,11 +90,11 @@ def test_a_run_that_is_killed_goes_on_as_if_it_had_never_stopped(tmp_path):
 def test_a_run_goes_on_with_shards_or_without(tmp_path):
     """Begun without them, gone on with them, and ended without. What comes before the end is killed, since `steps`
     decides the rates."""
-    settings = {"steps": 12, "checkpoint": str(tmp_path / "run.pt"), "checkpoint_every": 4}
-    for shard, done in ((False, 4), (True, 8)):
+    settings = {"steps": 6, "checkpoint": str(tmp_path / "run.pt"), "checkpoint_every": 2}
+    for shard, done in ((False, 2), (True, 4)):
         start(tmp_path, **settings, shard=shard, kill_at=done + 1)
         assert len(torch.load(tmp_path / "run.pt")["history"]["losses"]) == done
-    assert_same(together(tmp_path, **settings)[0], alone(steps=12, accumulate=2))
+    assert_same(together(tmp_path, **settings)[0], alone(steps=6, accumulate=2))
 
 
 @pytest.mark.proof
@@ -111,7 +111,7 @@ def any_bf16() -> bool:
 
 @pytest.mark.proof
 def test_the_command_trains_in_two_processes_and_the_first_alone_reports(tmp_path):
-    options = ["--steps", "2", "--batch-size", "2", "--stories", "200", "--threads", "1"]
+    options = ["--steps", "2", "--batch-size", "2", "--stories", "50", "--threads", "1"]
     ended = subprocess.run(
         [sys.executable, *TORCHRUN, "2", "-m", "course_lib", "train", *options, "--out", str(tmp_path / "own")],
         capture_output=True, text=True, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"},

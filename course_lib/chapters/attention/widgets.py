@@ -48,7 +48,7 @@ def soft_dictionary() -> LiveFigure:
         scores = torch.tensor(
             [math.cos(math.radians(angle - key)) for key in key_angles]
         )  # query · key, both of length 1
-        return (sharpness * scores).softmax(dim=-1).numpy()
+        return (sharpness * scores).softmax(dim=-1).cpu().numpy()
 
     def draw(angle, sharpness):
         return figures.SoftLookup(angle, key_angles, names, values, look_up(angle, sharpness))
@@ -84,12 +84,18 @@ def walk_through(function: Callable | None = None) -> LiveFigure:
             output, weights, problem = right_output, right, ""
         else:
             output, weights, problem = _try_attention(function, mask)
-        return scores[query].numpy(), weights[query].numpy(), output[query].numpy(), right[query].numpy(), problem
+        return (
+            scores[query].cpu().numpy(),
+            weights[query].cpu().numpy(),
+            output[query].cpu().numpy(),
+            right[query].cpu().numpy(),
+            problem,
+        )
 
     def draw(query, hide_later):
         scores, weights, output, right, _ = measure(query, hide_later)
         expected = None if function is None else right
-        return figures.OneQuery(TOKENS, query, scores, weights, V.numpy(), output, expected)
+        return figures.OneQuery(TOKENS, query, scores, weights, V.cpu().numpy(), output, expected)
 
     def describe(query, hide_later):
         _, weights, output, right, problem = measure(query, hide_later)
@@ -100,7 +106,7 @@ def walk_through(function: Callable | None = None) -> LiveFigure:
         text = f"Query {TOKENS[query]}: weights {shares}, {result}."
         if function is None:
             return text
-        if np.allclose(weights, right, atol=1e-4) and np.allclose(output, right @ V.numpy(), atol=1e-4):
+        if np.allclose(weights, right, atol=1e-4) and np.allclose(output, right @ V.cpu().numpy(), atol=1e-4):
             return f"{text} Yours agrees with the library (outlines) for this query."
         return f"{text} The library (outlines) has {', '.join(f'{weight:.3f}' for weight in right)}."
 
@@ -163,14 +169,14 @@ def saturation_sliders() -> LiveFigure:
 
     def draw(d_k, scaled):
         p = weigh(d_k, scaled)
-        return figures.Saturation(p[typical(d_k)].numpy(), (p * (1 - p)).mean().item(), d_k, scaled)
+        return figures.Saturation(p[typical(d_k)].cpu().numpy(), (p * (1 - p)).mean().item(), d_k, scaled)
 
     def describe(d_k, scaled):
         p = weigh(d_k, scaled)
         query = p[typical(d_k)]
         mean_entropy = -torch.xlogy(p, p).sum(dim=-1).mean().item()
         how = "divided by √d_k" if scaled else "not scaled"
-        one = f"largest weight {query.max():.2f}, entropy {figures.entropy(query.numpy()):.2f} nats"
+        one = f"largest weight {query.max():.2f}, entropy {figures.entropy(query.cpu().numpy()):.2f} nats"
         return (
             f"d_k = {d_k}, {how}. A typical query: {one}. "
             f"Means over {N_QUERIES:,} queries: entropy {mean_entropy:.2f} nats, "
@@ -252,7 +258,7 @@ def explore_softmax(function: Callable) -> LiveFigure:
         if not isinstance(weights, Tensor) or weights.shape != (4,):
             got = tuple(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
             return labels, nothing, f"Four scores should give four weights, shape (4,). Your function returned {got}."
-        weights = weights.detach().float().numpy()
+        weights = weights.detach().float().cpu().numpy()
         if np.isnan(weights).any():
             return (
                 labels,
@@ -290,7 +296,7 @@ def head_viewer(model: DecoderOnly, tokenizer: WordTokenizer, text: str, layer: 
     """
     ids = tokenizer.encode(text, end=False)
     tokens = [tokenizer.tokens[i] for i in ids]
-    layers = [weights[0].numpy() for weights in model.attention_weights(torch.tensor([ids]))]  # (H, T, T) each
+    layers = [weights[0].cpu().numpy() for weights in model.attention_weights(torch.tensor([ids]))]  # (H, T, T) each
 
     def draw(layer, head, query):
         return figures.AttentionMap(layers[layer][head], tokens, query, f"layer {layer}, head {head}")

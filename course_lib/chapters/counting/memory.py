@@ -28,7 +28,7 @@ def train_one_step(config: TransformerConfig, ids: Tensor, way: str) -> dict[str
         updated = [p.detach().clone().requires_grad_() for p in model.parameters()]
         model.bfloat16()
     optimizer = torch.optim.AdamW(updated, lr=1e-3)
-    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=way == "torch.autocast"):
+    with torch.autocast(ids.device.type, dtype=torch.bfloat16, enabled=way == "torch.autocast"):
         _, loss = model(ids, targets=ids)
     loss.backward()
     gradients = [p.grad for p in model.parameters() if p.grad is not None]

@@ -270,7 +270,7 @@ def training_bytes(recipe: str, rows: int = 2) -> dict[str, float]:
     model = model.bfloat16() if half else model
     updated = [p.detach().float() for p in model.parameters()] if half else list(model.parameters())
     optimizer = torch.optim.AdamW(updated)
-    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=recipe == "autocast"):
+    with torch.autocast(ids.device.type, dtype=torch.bfloat16, enabled=recipe == "autocast"):
         loss, activations = _kept_for_backward(model, ids)
     loss.backward()
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]  # each has one

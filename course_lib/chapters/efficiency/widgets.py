@@ -209,12 +209,12 @@ def explore_cache(function: Callable) -> LiveFigure:
         right = scaled_dot_product_attention(q, k, v, causal_mask(S))[0][:, :, cached:]
         gap = (weights.double() - right).abs().max().item()
         said = "The full pass gives the same." if gap < 1e-4 else f"The full pass differs by up to {gap:.2f}."
-        return (weights[0, 0].abs() > 1e-6).numpy(), f"{said} {_said_of_cache(given, k, v)}"
+        return (weights[0, 0].abs() > 1e-6).cpu().numpy(), f"{said} {_said_of_cache(given, k, v)}"
 
     def draw(T, cached):
         seen, _ = look(T, cached)
         squares = {}
-        for name, rows in {"yours": seen, "the full pass": causal_mask(T, T + cached).numpy()}.items():
+        for name, rows in {"yours": seen, "the full pass": causal_mask(T, T + cached).cpu().numpy()}.items():
             squares[name] = np.zeros((T + cached, T + cached), dtype=bool)
             squares[name][cached:] = rows
         pairs = f"With yours {T} new tokens see {seen.sum()} keys" if seen.any() else "Nothing to show yet"

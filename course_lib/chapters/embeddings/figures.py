@@ -246,7 +246,7 @@ class Page:
         self.taken = [(x - 3.5, y - 3.5, x + 3.5, y + 3.5) for x, y in self.at(points).tolist()]
 
     def at(self, points: Tensor) -> np.ndarray:
-        return self.axes.transData.transform(points.numpy()) * self.scale
+        return self.axes.transData.transform(points.cpu().numpy()) * self.scale
 
     def around_dot(self, label: Annotation) -> list[tuple[float, float]]:
         width, height = self.sizes[label]

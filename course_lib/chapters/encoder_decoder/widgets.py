@@ -90,7 +90,7 @@ def _translations(look: Callable[..., Look], n_heads: int, head: int | None = No
         seen = look(sentence(subject, size, colour, predicate), **more)
         name, rows = shown(head, seen.weights)
         title = "Nothing to show" if seen.problem else ""
-        return figures.AlignmentMap(rows.numpy(), seen.source, seen.target, seen.aligned, name, title)
+        return figures.AlignmentMap(rows.cpu().numpy(), seen.source, seen.target, seen.aligned, name, title)
 
     def describe(subject, size, colour, predicate, head, **more):
         english = sentence(subject, size, colour, predicate)

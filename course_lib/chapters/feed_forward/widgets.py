@@ -44,7 +44,7 @@ def unit_map() -> LiveFigure:
     def measure(activation: str, features: dict[str, float]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         scores = torch.tensor(list(features.values())) @ up  # (16,)
         hidden = ACTIVATIONS[activation](scores)
-        return scores.numpy(), hidden.numpy(), (hidden @ down).numpy()
+        return scores.cpu().numpy(), hidden.cpu().numpy(), (hidden @ down).cpu().numpy()
 
     def draw(activation, **features):
         return figures.UnitMap(*measure(activation, features))
@@ -110,7 +110,7 @@ def fact_eraser(model: DecoderOnly, tokenizer: WordTokenizer, country: str = "fr
 
     @cache
     def measure(chosen: int, n_removed: int) -> np.ndarray:
-        return answer_chances(model, *told, strongest(contribution[chosen], n_removed)).numpy()
+        return answer_chances(model, *told, strongest(contribution[chosen], n_removed)).cpu().numpy()
 
     def draw(country, n_removed):
         chosen = countries.index(country)
@@ -166,12 +166,12 @@ def explore_ffn(function: Callable) -> LiveFigure:
 
     def draw(activation, **features):
         scores, hidden, output, _ = measure(activation, features)
-        return figures.UnitMap(scores.numpy(), hidden.numpy(), output.numpy())
+        return figures.UnitMap(scores.cpu().numpy(), hidden.cpu().numpy(), output.cpu().numpy())
 
     def describe(activation, **features):
         scores, _, output, problem = measure(activation, features)
         fire = ", ".join(map(str, scores.gt(0).nonzero().flatten().tolist())) or "none"
-        added = ", ".join(f"{value + 0.0:.2f}" for value in output.numpy().round(2))
+        added = ", ".join(f"{value + 0.0:.2f}" for value in output.cpu().numpy().round(2))
         verdict = problem or "It agrees with the formula (biases 0)."
         return f"Firing: {fire}. Your output with {activation}: ({added}). {verdict}"
 
@@ -210,7 +210,7 @@ def explore_units(function: Callable) -> LiveFigure:
         removed = torch.zeros(contribution[chosen].shape, dtype=torch.bool)
         for layer, unit in ranking(chosen)[0][:n_removed]:
             removed[layer, unit] = True
-        return answer_chances(model, *told, removed).numpy()
+        return answer_chances(model, *told, removed).cpu().numpy()
 
     def draw(country, n_removed):
         chosen = list(CAPITALS).index(country)

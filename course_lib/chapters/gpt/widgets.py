@@ -76,7 +76,7 @@ def trace_explorer(
 
     def matrix(name: str, head: int) -> np.ndarray:
         value = seen[name][0].float().cpu()
-        return (value[head % len(value)] if value.dim() == 3 else value).numpy()
+        return (value[head % len(value)] if value.dim() == 3 else value).cpu().numpy()
 
     def which(name: str, head: int) -> str:
         return f"{name}, head {head % seen[name].shape[1]}" if seen[name].dim() == 4 else name
@@ -222,7 +222,7 @@ def start_slider(function: Callable | None = None) -> LiveFigure:
         losses = [guess(each, tied)[1] for each in STDS]
         logits, _, _, problem = guess(std, tied)
         name = "tied" if tied and not problem else "untied"
-        return figures.FirstGuess(STDS, losses, ln_v, std, logits.numpy(), name)
+        return figures.FirstGuess(STDS, losses, ln_v, std, logits.cpu().numpy(), name)
 
     def describe(std, tied):
         logits, loss, own, problem = guess(std, tied)

@@ -898,8 +898,8 @@ def copier_panels(
     text = torch.cat([drawn, drawn[[2, 6]]])[None]  # (1, 14): then the third and the seventh again
     looked_up = copier.attention_weights(text)[-1][0, -1]  # (14,)
     return [
-        (f"Tinytown, head {layer}.{head}", told, counted.numpy(), third, followed),
-        ("random lists, layer 1", [str(id) for id in text[0].tolist()], looked_up.numpy(), 2, 7),
+        (f"Tinytown, head {layer}.{head}", told, counted.cpu().numpy(), third, followed),
+        ("random lists, layer 1", [str(id) for id in text[0].tolist()], looked_up.cpu().numpy(), 2, 7),
     ]
 
 

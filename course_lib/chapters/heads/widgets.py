@@ -48,7 +48,7 @@ def split_sliders() -> LiveFigure:
     def owner(n_heads: int, transpose: bool) -> np.ndarray:
         found = np.zeros((T, D_MODEL), dtype=int)
         for head, numbers in enumerate(split(n_heads, transpose)[0]):
-            found.flat[(numbers.flatten() * 10).round().long().numpy()] = head
+            found.flat[(numbers.flatten() * 10).round().long().cpu().numpy()] = head
         return found
 
     def tokens_of(n_heads, transpose):
@@ -60,7 +60,7 @@ def split_sliders() -> LiveFigure:
             title = f"Each head gets {counted(D_MODEL // n_heads, 'feature')} of every token"
         else:
             title = f"Wrong: head 0 never sees tokens {', '.join(str(t) for t in range(T) if t not in seen)}"
-        return figures.DealtOut(NUMBERS[0].numpy(), owner(n_heads, transpose), title)
+        return figures.DealtOut(NUMBERS[0].cpu().numpy(), owner(n_heads, transpose), title)
 
     def describe(n_heads, transpose):
         heads, seen = split(n_heads, transpose)[0], tokens_of(n_heads, transpose)
@@ -159,7 +159,7 @@ def remove_a_head(
     def look(question: str, example: int, layer: int, head: int):
         prompt, answer = asked[question][example - 1]
         ids = torch.tensor([tokenizer.encode(prompt, end=False)])  # (1, T)
-        weights = model.attention_weights(ids)[layer][0, head, -1].numpy()  # (T,)
+        weights = model.attention_weights(ids)[layer][0, head, -1].cpu().numpy()  # (T,)
         with evaluating(model):
             whole = model(ids)[0, -1].softmax(-1)  # (V,)
             with without_heads(model, [(layer, head)]):
@@ -170,7 +170,7 @@ def remove_a_head(
                 shown.append(id)
         words = [tokenizer.tokens[i] for i in ids[0].tolist()]
         names = [tokenizer.tokens[i] for i in shown]
-        return words, weights, names, whole[shown].numpy(), lacking[shown].numpy()
+        return words, weights, names, whole[shown].cpu().numpy(), lacking[shown].cpu().numpy()
 
     def draw(question, example, layer, head):
         words, weights, names, whole, lacking = look(question, example, layer, head)
@@ -223,7 +223,7 @@ def explore_split(function: Callable) -> LiveFigure:
 
     def draw(n_heads):
         owner, title, _ = measure(n_heads)
-        return figures.DealtOut(NUMBERS[0].numpy(), owner, title)
+        return figures.DealtOut(NUMBERS[0].cpu().numpy(), owner, title)
 
     def describe(n_heads):
         return f"{counted(n_heads, 'head')}. {measure(n_heads)[2]}"
@@ -253,7 +253,7 @@ def explore_module(module: Callable) -> LiveFigure:
             if output is None:
                 return np.full(length, np.nan), problem.replace("your function", "your module")
             outputs.append(output.double())
-        return ((outputs[1] - outputs[0]).norm(dim=-1) / outputs[0].norm(dim=-1))[0].numpy(), ""
+        return ((outputs[1] - outputs[0]).norm(dim=-1) / outputs[0].norm(dim=-1))[0].cpu().numpy(), ""
 
     @cache
     def measure(token: int, n_heads: int, mask: str) -> tuple[np.ndarray, np.ndarray, str]:

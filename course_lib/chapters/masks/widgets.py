@@ -33,7 +33,7 @@ def mask_patterns() -> LiveFigure:
         real = padding_mask([max(1, length - padding)], length)[0, 0]  # (1, T): the same keys for every query
         everything = torch.ones(length, length, dtype=torch.bool)
         masks = {BERT: everything, GPT: causal_mask(length), T5: prefix_mask(min(prefix, length), length)}
-        return {name: combine(mask, real).numpy() for name, mask in masks.items()}
+        return {name: combine(mask, real).cpu().numpy() for name, mask in masks.items()}
 
     def draw(pattern, length, prefix, padding):
         return Patterns(build(length, prefix, padding), pattern, {T5: min(prefix, length)})
@@ -68,7 +68,7 @@ def masked_row(scores: np.ndarray, tokens: Sequence[str]) -> LiveFigure:
         row = scores_[query].masked_fill(hidden, -torch.inf) if how == BEFORE else scores_[query]
         weights = row.softmax(dim=-1)
         weights = weights.masked_fill(hidden, 0.0) if how == AFTER else weights
-        return (hidden.numpy() if how == BEFORE else np.zeros(len(scores_), dtype=bool)), weights.numpy()
+        return (hidden.cpu().numpy() if how == BEFORE else np.zeros(len(scores_), dtype=bool)), weights.cpu().numpy()
 
     def draw(query, how):
         return figures.MaskedRow(scores[query], *measure(query, how), query, how, tokens)
@@ -123,7 +123,7 @@ def leak_test() -> LiveFigure:
         changed[0, position] = other
         with torch.no_grad():
             difference = model(changed, LEAK_MASKS[mask]) - model(x, LEAK_MASKS[mask])
-        return difference[0].norm(dim=-1).numpy()  # (T,)
+        return difference[0].norm(dim=-1).cpu().numpy()  # (T,)
 
     def draw(mask, position):
         return figures.LeakBars(moved(mask, position), position, mask.capitalize())
@@ -149,15 +149,15 @@ def explore_causal(function: Callable) -> LiveFigure:
         right = causal_mask(T, S)
         yours, problem = attempt(function, *((T, S) if cached else (T,)), shape=(T, S))
         if yours is None:
-            return None, right.numpy(), problem
+            return None, right.cpu().numpy(), problem
         if yours.dtype != torch.bool:
-            return None, right.numpy(), f"Your mask has dtype {str(yours.dtype)[6:]}; expected bool."
+            return None, right.cpu().numpy(), f"Your mask has dtype {str(yours.dtype)[6:]}; expected bool."
         wrong = (yours != right).nonzero().tolist()
         if not wrong:
-            return yours.numpy(), right.numpy(), "The library agrees."
+            return yours.cpu().numpy(), right.cpu().numpy(), "The library agrees."
         t, s = wrong[0]
         said = "lets it look" if yours[t, s] else "hides it"
-        return yours.numpy(), right.numpy(), f"First difference: query {t}, key {s}, where yours {said}."
+        return yours.cpu().numpy(), right.cpu().numpy(), f"First difference: query {t}, key {s}, where yours {said}."
 
     def draw(T, cached):
         yours, right, _ = compare(T, cached)
@@ -208,7 +208,7 @@ def explore_attention(function: Callable) -> LiveFigure:
             outputs.append(y.double().clamp(-1e6, 1e6))
         gap = (outputs[0] - library(n_heads)).abs().max().item()
         verdict = "The library agrees on every output." if gap < 1e-3 else f"The library differs by up to {gap:.2f}."
-        return (outputs[1] - outputs[0])[0].norm(dim=-1).numpy(), verdict
+        return (outputs[1] - outputs[0])[0].norm(dim=-1).cpu().numpy(), verdict
 
     def draw(position, n_heads):
         changes, said = moved(position, n_heads)

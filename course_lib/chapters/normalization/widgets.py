@@ -54,11 +54,11 @@ def shift_and_scale(layer: Callable | None = None, rms: type | None = None) -> L
             if function:
                 shown[name], said = _try_norm(function, x, eps)
                 agrees = torch.allclose(shown[name], right[name], rtol=1e-5, atol=1e-6)
-                row = ", ".join(f"{value + 0.0:.3g}" for value in right[name].numpy().round(6))
+                row = ", ".join(f"{value + 0.0:.3g}" for value in right[name].cpu().numpy().round(6))
                 said = said or (
                     "Yours agrees with the library." if agrees else f"The library's {name}: {row}; yours differs."
                 )
-        return x.numpy(), shown["LayerNorm"].numpy(), shown["RMSNorm"].numpy(), said
+        return x.cpu().numpy(), shown["LayerNorm"].cpu().numpy(), shown["RMSNorm"].cpu().numpy(), said
 
     def draw(power, shift, eps):
         return figures.TwoNorms(*measure(power, shift, eps)[:3])
@@ -123,7 +123,7 @@ def norm_axes() -> LiveFigure:
         title = (
             f"{name}: {x[sentence, position, feature]:g} becomes {value:.2f}, computed from {int(group.sum())} numbers"
         )
-        return figures.SharedStatistics(x.numpy(), group.numpy(), (sentence, position, feature), title)
+        return figures.SharedStatistics(x.cpu().numpy(), group.cpu().numpy(), (sentence, position, feature), title)
 
     def describe(norm, sentence, position, feature):
         group, value = measure(norm, sentence, position, feature)

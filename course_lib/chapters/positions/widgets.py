@@ -23,7 +23,7 @@ FURTHEST = 100  # last position of the clock
 
 def clock_hands() -> LiveFigure:
     """Move the hands: one clock for each pair of features, and the row of the table that they show."""
-    tables = {d_model: sinusoidal_encoding(FURTHEST + 1, d_model).numpy() for d_model in (4, 8, 12, 16)}
+    tables = {d_model: sinusoidal_encoding(FURTHEST + 1, d_model).cpu().numpy() for d_model in (4, 8, 12, 16)}
 
     def draw(position, d_model):
         return figures.ClockHands(tables[d_model], position)
@@ -48,7 +48,7 @@ def likeness() -> LiveFigure:
 
     @cache
     def curve(d_model: int, furthest: int) -> np.ndarray:
-        return similarity(d_model, furthest).numpy()
+        return similarity(d_model, furthest).cpu().numpy()
 
     def draw(d_model, furthest):
         return figures.Likeness(curve(d_model, furthest), d_model)
@@ -80,7 +80,7 @@ def rotary_pair() -> LiveFigure:
         return (q @ k).item()
 
     def draw(t, s, angle):
-        return figures.RotaryPair(QUERY.numpy(), KEY.numpy(), t, s, angle)
+        return figures.RotaryPair(QUERY.cpu().numpy(), KEY.cpu().numpy(), t, s, angle)
 
     def describe(t, s, angle):
         gap = f"{abs(t - s)} token{'s' * (abs(t - s) > 1)}"
@@ -103,7 +103,7 @@ def eyesight() -> LiveFigure:
 
     def measure(head: int, T: int) -> tuple[np.ndarray, np.ndarray]:
         bias = alibi_bias(8, T)[head].masked_fill(~causal_mask(T), -torch.inf)  # (T, T)
-        return bias.numpy(), bias[-1].softmax(dim=-1).numpy()
+        return bias.cpu().numpy(), bias[-1].softmax(dim=-1).cpu().numpy()
 
     def draw(head, T):
         return figures.Eyesight(*measure(head, T), head)
@@ -134,10 +134,10 @@ def explore_sinusoids(function: Callable) -> LiveFigure:
         yours, right = yours.double().clamp(-9, 9), sinusoidal_encoding(FURTHEST + 1, d_model).double()
         wrong = ((yours - right).abs() > 1e-4).nonzero()
         if not len(wrong):
-            return yours.numpy(), "Yours agrees with the library's, at every position."
+            return yours.cpu().numpy(), "Yours agrees with the library's, at every position."
         p, feature = wrong[0].tolist()
         numbers = f"{yours[p, feature]:.3f}, and the library has {right[p, feature]:.3f}"
-        return yours.numpy(), f"First difference: position {p}, feature {feature}, where you have {numbers}."
+        return yours.cpu().numpy(), f"First difference: position {p}, feature {feature}, where you have {numbers}."
 
     def draw(position, d_model):
         numbers, said = table(d_model)
@@ -171,7 +171,7 @@ def explore_rotary(function: Callable) -> LiveFigure:
             if rotated is None:
                 return np.zeros(len(distances)), problem
             both.append(rotated[0, 0].double().clamp(-1e6, 1e6))
-        return (both[1] @ both[0][0]).numpy(), ""
+        return (both[1] @ both[0][0]).cpu().numpy(), ""
 
     def library(x, positions, theta):
         return apply_rotary(x, rotary_angles(positions, x.shape[-1], theta))
@@ -192,7 +192,7 @@ def explore_rotary(function: Callable) -> LiveFigure:
             title = f"Your scores with the query at {t} and at 100 are the same: only the distance counts"
         else:
             title = f"Your scores with the query at {t} and at 100 differ by up to {spread:.2f}: the position counts"
-        return figures.RotaryScores(distances.numpy(), yours, elsewhere, right, title)
+        return figures.RotaryScores(distances.cpu().numpy(), yours, elsewhere, right, title)
 
     def describe(t, d_head, theta):
         yours, _, right, problem = measure(t, d_head, theta)

@@ -101,7 +101,11 @@ def attention_viewer(
 
     def look(sentence, asks):
         tokens, weights = seen[sentence]
-        return tokens, weights.numpy(), min(asks - drawn_from, len(tokens) - 1)  # a shorter sentence: its last token
+        return (
+            tokens,
+            weights.cpu().numpy(),
+            min(asks - drawn_from, len(tokens) - 1),
+        )  # a shorter sentence: its last token
 
     def draw(sentence, layer, head, asks):
         tokens, weights, asks = look(sentence, asks)
@@ -170,7 +174,7 @@ def mapping_explorer(function: Callable) -> LiveFigure:
         with torch.no_grad():
             original = model(ids)[0, -1]
             logits = original if yours is None else yours(ids)[0, -1]
-        right, now = original.softmax(dim=-1).numpy(), logits.softmax(dim=-1).numpy()
+        right, now = original.softmax(dim=-1).cpu().numpy(), logits.softmax(dim=-1).cpu().numpy()
         if not np.isfinite(now).all():
             problem = "The model with your tensors gives numbers that are not finite."
         now = np.zeros_like(right) if problem else now

@@ -70,10 +70,10 @@ def settings_of(V: int, temperature: float, top_k: int, top_p: float, min_p: flo
 # ---------------------------------------------------------------------------------------------------------- seven words
 def seven_words() -> LiveFigure:
     """Show temperature and the three filters on the seven logits."""
-    model = LOGITS.softmax(dim=-1).numpy()
+    model = LOGITS.softmax(dim=-1).cpu().numpy()
 
     def distribution(**state):
-        return next_token_distribution(LOGITS, **settings_of(len(WORDS), **state)).numpy()
+        return next_token_distribution(LOGITS, **settings_of(len(WORDS), **state)).cpu().numpy()
 
     def draw(**state):
         return NextToken(WORDS, model, distribution(**state), model_name="T = 1, unfiltered")
@@ -92,7 +92,7 @@ def draw_by_hand() -> LiveFigure:
     """Show one random number u, and the piece of the line from 0 to 1 that it falls on."""
 
     def distribution(temperature):
-        return next_token_distribution(LOGITS, temperature).numpy()
+        return next_token_distribution(LOGITS, temperature).cpu().numpy()
 
     def draw(u, temperature):
         return figures.UnitInterval(WORDS, distribution(temperature), u)
@@ -127,11 +127,11 @@ def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
         """Show the model's probabilities and Tinytown's, both (V,)."""
         exact = town.next_word(prompt)
         logits = logits_after(tuple(tokenizer.encode(prompt, end=False)))
-        return logits.softmax(dim=-1).numpy(), np.array([exact.get(token, 0.0) for token in tokenizer.tokens])
+        return logits.softmax(dim=-1).cpu().numpy(), np.array([exact.get(token, 0.0) for token in tokenizer.tokens])
 
     def distribution(prompt, **settings):
         logits = logits_after(tuple(tokenizer.encode(prompt, end=False)))
-        return next_token_distribution(logits, **settings_of(V, **settings)).numpy()
+        return next_token_distribution(logits, **settings_of(V, **settings)).cpu().numpy()
 
     def draw(prompt, seed, **settings):
         before, truth = known(prompt)
@@ -172,22 +172,22 @@ def beside_the_library(
 
     yours(**state) -> (probabilities (7,) or None, problem); library(**state) -> probabilities (7,).
     """
-    model = LOGITS.softmax(dim=-1).numpy()
+    model = LOGITS.softmax(dim=-1).cpu().numpy()
 
     def measured(state):
         got, problem = yours(**state)
-        return (np.zeros(len(WORDS)) if got is None else got.double().numpy()), problem
+        return (np.zeros(len(WORDS)) if got is None else got.double().cpu().numpy()), problem
 
     def draw(**state):
         drawn = np.clip(measured(state)[0], 0, 1)
-        expected = library(**state).numpy()
+        expected = library(**state).cpu().numpy()
         return NextToken(WORDS, model, drawn, expected, now_name="yours", truth_name="the library's")
 
     def describe(**state):
         got, problem = measured(state)
         if problem:
             return problem
-        expected = library(**state).double().numpy()
+        expected = library(**state).double().cpu().numpy()
         gap = np.abs(got - expected)
         if abs(got.sum() - 1) > 1e-3:
             return f"Your probabilities sum to {got.sum():.3f}; they should sum to 1."
@@ -291,7 +291,7 @@ def explore_generate(function: Callable) -> LiveFigure:
     def surprises(ids: Tensor) -> np.ndarray:
         with evaluating(model):
             log_p = model(ids[:, :-1]).log_softmax(dim=-1).gather(-1, ids[:, 1:, None])  # (1, T − 1, 1)
-        return -log_p.flatten().numpy()
+        return -log_p.flatten().cpu().numpy()
 
     def draw(temperature, seed):
         ids, _ = text(temperature, seed)

@@ -22,6 +22,8 @@ from typing import Any, no_type_check
 import numpy as np
 import torch
 
+from course_lib.device import chosen, on
+
 MEMORY = 4 << 30  # bytes that an answer may take beyond what the process has
 PATIENCE = 2.0  # seconds during which a thread is asked to stop
 BUSY = 3  # on a busy machine, an answer may take this many times its limit in wall-clock time
@@ -105,7 +107,8 @@ def limited(job: Callable[[], None], seconds: float, so_far: Callable[[], str] =
             clocks.append(time.pthread_getcpuclockid(threading.get_ident()))
         try:
             try:
-                job()
+                with on(chosen()):  # a thread has defaults of its own
+                    job()
                 finished.append(True)
             finally:
                 left.append(True)
@@ -186,10 +189,9 @@ def undisturbed() -> Iterator[None]:
     settings = torch.get_default_dtype(), torch.get_num_threads(), torch.get_deterministic_debug_mode()
     states = torch.get_rng_state(), np.random.get_state(), random.getstate()
     streams, limit, folder = (sys.stdout, sys.stderr), sys.getrecursionlimit(), os.getcwd()
-    on_the_cpu = contextlib.nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
     try:
         torch.set_num_threads(1)  # two threads would mostly wait for each other while another notebook computes
-        with exits_closed(), _memory_limited(), on_the_cpu, torch.enable_grad():
+        with exits_closed(), _memory_limited(), on(chosen()), torch.enable_grad():
             yield
     finally:
         sys.stdout, sys.stderr = streams

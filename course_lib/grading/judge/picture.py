@@ -128,5 +128,5 @@ def _png(pixels: Tensor) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # eight bits, red green blue
-    body = zlib.compress(rows.numpy().tobytes(), 9)
+    body = zlib.compress(rows.cpu().numpy().tobytes(), 9)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", body) + chunk(b"IEND", b"")

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from course_lib.device import chosen
 from course_lib.grading.exercise import Given
 from course_lib.grading.judge.values import Foreign
 
@@ -162,7 +163,7 @@ def _dtype(tensor: Tensor) -> str:
 
 def _show_tensor(tensor: Tensor, digits: int, most: int) -> str:
     head = _head(tensor)
-    if tensor.device.type != "cpu":
+    if tensor.device.type != chosen().type:  # otherwise it is where everything is
         head += f" on {tensor.device.type}"
     if tensor.device.type == "meta" or tensor.numel() == 0:
         return head

@@ -37,9 +37,10 @@ from course_lib.grading.page.marks import BEGIN, END, SOLUTION_TAG
 MOST_WORDS = 120  # in a cell
 TOOLS = """\
 print("Loading PyTorch and the exercises …")
+from course_lib.device import use_device
 from course_lib.grading import check, hint, mine, progress
 from course_lib.live import explore, guess
-print("Ready.")"""
+print("Ready, on", use_device())"""
 NUMBERS = ["No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve"]
 
 

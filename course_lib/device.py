@@ -1,0 +1,102 @@
+"""The device of a notebook: the CPU, or a GPU if you ask for one with COURSE_DEVICE or `start --device`.
+
+Tensors that name no device are made there, so a chapter's code is the same on each. Random numbers are always drawn on
+the CPU and moved, because a GPU draws others from the same seed: models, texts and rounded figures stay the same.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+VARIABLE = "COURSE_DEVICE"
+
+# What draws random numbers: new tensors, tensors like another, in place, and from probabilities.
+NEW = {torch.rand, torch.randn, torch.randint, torch.randperm}
+LIKE = {torch.rand_like, torch.randn_like, torch.randint_like}
+IN_PLACE = {getattr(Tensor, f"{name}_") for name in ("normal", "uniform", "bernoulli", "exponential", "random")}
+FROM_PROBABILITIES = {torch.multinomial, torch.bernoulli, Tensor.multinomial, Tensor.bernoulli}
+RANDOM = {*NEW, *LIKE, *IN_PLACE, *FROM_PROBABILITIES, F.dropout}
+
+_chosen = torch.device("cpu")
+_entered = ExitStack()  # what `use_device` has switched on
+
+
+def use_device(name: str | None = None) -> torch.device:
+    """Make one device the default of this thread, which is a notebook's only one, and return it.
+
+    Args:
+        name: "cpu", "cuda", "mps", or "auto" for the fastest device of this machine. Without a name, the environment
+            variable COURSE_DEVICE decides; if it is not set, the CPU.
+    Errors: ValueError if the machine has no such device.
+    """
+    global _chosen
+    _chosen = find_device(os.environ.get(VARIABLE) or "cpu" if name is None else name)
+    _entered.close()
+    _entered.enter_context(on(_chosen))
+    return _chosen
+
+
+def chosen() -> torch.device:
+    """Return the device that `use_device` made the default; the CPU before its first call."""
+    return _chosen
+
+
+@contextmanager
+def on(device: torch.device) -> Iterator[None]:
+    """Make `device` the default inside the `with` block: for this thread, as PyTorch's own defaults are."""
+    if device.type == torch.get_default_device().type:
+        yield
+    elif device.type == "cpu":
+        with device:
+            yield
+    else:
+        with device, DrawnOnTheCPU():
+            yield
+
+
+def find_device(name: str) -> torch.device:
+    """Return the device of this name, or the fastest for "auto". Raise ValueError if this machine does not have it."""
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if name == "auto":
+        return accelerator or torch.device("cpu")
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError):
+        device = None
+    if device is None or (device.type != "cpu" and (accelerator is None or device.type != accelerator.type)):
+        here = "cpu" if accelerator is None else f"cpu and {accelerator.type}"
+        raise ValueError(f"{VARIABLE} names the device {name!r}, but this machine has {here}; auto takes the fastest")
+    return device
+
+
+class DrawnOnTheCPU(TorchFunctionMode):
+    """While it is active, random numbers for other devices are drawn by the CPU's generator, and moved."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func not in RANDOM:
+            return func(*args, **kwargs)
+        if func in NEW:
+            device, learned = kwargs.pop("device", None), kwargs.pop("requires_grad", False)
+            drawn = func(*args, **kwargs, device="cpu").to(device or torch.get_default_device())
+            return drawn.requires_grad_() if learned else drawn
+        x = args[0]
+        if not isinstance(x, Tensor) or x.device.type == "cpu":
+            return func(*args, **kwargs)
+        if func is F.dropout:
+            return _dropout(*args, **kwargs)
+        drawn = func(x.detach().cpu(), *args[1:], **kwargs).to(x.device)
+        return x.copy_(drawn) if func in IN_PLACE else drawn
+
+
+def _dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Drop the features that the CPU would drop."""
+    if not training or p == 0:
+        return x
+    kept = torch.empty(x.shape, dtype=x.dtype, device="cpu").bernoulli_(1 - p).div_(1 - p).to(x.device)
+    return x.mul_(kept) if inplace else x * kept
