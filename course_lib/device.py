@@ -46,6 +46,12 @@ def chosen() -> torch.device:
     return _chosen
 
 
+def finish() -> None:
+    """Wait until a GPU has done what it was given, for measuring times: Python goes on while it computes."""
+    if torch.accelerator.is_available():
+        torch.accelerator.synchronize()
+
+
 @contextmanager
 def on(device: torch.device) -> Iterator[None]:
     """Make `device` the default inside the `with` block: for this thread, as PyTorch's own defaults are."""
@@ -70,7 +76,10 @@ def find_device(name: str) -> torch.device:
         device = None
     if device is None or (device.type != "cpu" and (accelerator is None or device.type != accelerator.type)):
         here = "cpu" if accelerator is None else f"cpu and {accelerator.type}"
-        raise ValueError(f"{VARIABLE} names the device {name!r}, but this machine has {here}; auto takes the fastest")
+        raise ValueError(
+            f"there is no device {name!r}: this machine has {here}. Name one of them, or auto for the fastest: in "
+            f"{VARIABLE}, with `start --device`, or in use_device(…)"
+        )
     return device
 
 

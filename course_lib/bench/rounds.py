@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
 from tqdm.auto import tqdm
+
+from course_lib.device import finish
 
 
 class Spread(NamedTuple):
@@ -80,15 +81,10 @@ def _seconds(function: Callable[[], object]) -> float:
     gc.collect()
     gc.disable()
     try:
-        _finish()
+        finish()
         began = time.perf_counter()
         function()
-        _finish()
+        finish()
         return time.perf_counter() - began
     finally:
         gc.enable()
-
-
-def _finish() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()

@@ -6,6 +6,7 @@ The command works without torch: each package is imported only when it is checke
 import argparse
 import importlib.metadata
 import importlib.util
+import os
 import platform
 import shutil
 import sys
@@ -94,6 +95,7 @@ def examine(announce: Callable[[str], object] = lambda name: None) -> Iterator[F
     yield _sliders()
     needs: tuple[str, ...]
     for name, needs, look in (
+        ("device", ("torch",), _device),
         ("Tinytown model", ("torch", "safetensors", "tokenizers", "tqdm"), _model),
         ("progress file", (), _progress_file),
         ("exercises", ("torch", "numpy"), _exercises),
@@ -187,6 +189,19 @@ def _sliders() -> Finding:
         return Finding(
             "sliders in JupyterLab", False, "jupyterlab_widgets is missing: sliders would stay blank", remedy, True
         )
+
+
+def _device() -> Finding:
+    """Report which device the notebooks will use, and whether this machine has a faster one."""
+    from course_lib.device import VARIABLE, find_device
+
+    named = os.environ.get(VARIABLE)
+    try:
+        device, fastest = find_device(named or "cpu").type, find_device("auto").type
+    except ValueError as error:
+        return Finding("device", False, str(error), f"set {VARIABLE} to cpu or auto, or unset it")
+    other = f"; `python -m course_lib start --device {fastest}` uses {fastest}" if fastest != device else ""
+    return Finding("device", True, f"notebooks run on {device}{other}", is_note=True)
 
 
 def _model() -> Finding:

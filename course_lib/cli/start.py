@@ -45,7 +45,7 @@ def add(commands: argparse._SubParsersAction) -> None:
             "that you have not edited, and puts the newer version next to those that you have. It never overwrites "
             "your work. To start a notebook over, delete or rename your copy and run the command again."
         ),
-        epilog='Examples: python -m course_lib start attention · start 2 · start --lab="--no-browser --port=9000"',
+        epilog='Examples: python -m course_lib start attention · start 2 · start --lab="--no-browser --port=9000" · start 12 --device cuda',
     )
     parser.add_argument("page", nargs="?", metavar="CHAPTER", help="a chapter's number or name, or a notebook's path")
     parser.add_argument("--folder", type=Path, help="your folder (default: my, next to the course)")
@@ -61,6 +61,11 @@ def add(commands: argparse._SubParsersAction) -> None:
         action="store_true",
         help="for a lecture hall: larger type, figures almost one and a half times as large",
     )
+    parser.add_argument(
+        "--device",
+        help="compute on this device: cpu, cuda, mps, or auto for the fastest that there is (default: the environment "
+        "variable COURSE_DEVICE, or cpu)",
+    )
     parser.set_defaults(run=run, remedy="name another folder with --folder")
 
 
@@ -69,6 +74,10 @@ def run(arguments: argparse.Namespace) -> int:
     from course_lib.course.handout import hand_out, last_saved, place
 
     page = notebook_of(arguments.page) if arguments.page else None
+    if arguments.device:
+        from course_lib.device import find_device  # imports torch, which takes seconds
+
+        find_device(arguments.device)  # or say at once that there is no such device
     if arguments.pull:
         print("\n".join(pulled()), flush=True)
     folder = arguments.folder or usual_folder()
@@ -88,12 +97,20 @@ def run(arguments: argparse.Namespace) -> int:
     if server := os.environ.get("JUPYTER_SERVER_ROOT"):  # JupyterLab is open already: a terminal in it, or a hub
         near = opened.relative_to(server) if opened.is_relative_to(server) else opened
         print(f"JupyterLab is running already: open {near} in its file browser.")
+        if arguments.device:
+            print(
+                f'Its kernels keep their device: in a notebook, run use_device("{arguments.device}") after the first cell.'
+            )
         return 0
     if not importlib.util.find_spec("jupyterlab"):
         raise ModuleNotFoundError("there is no JupyterLab", name="jupyterlab")
     page = opened.relative_to(folder).as_posix()
     if not arguments.lab and not arguments.projector and (there := _open_already(folder)):
         address = f"{there[0]}lab/tree/{page}?token={there[1]}"
+        if arguments.device:
+            raise ValueError(
+                f"JupyterLab is running already with this folder, so its device stays: end it first ({there[0]})"
+            )
         print(f"JupyterLab is running already with this folder: {address}")
         webbrowser.open(address)
         return 0
@@ -115,6 +132,8 @@ def run(arguments: argparse.Namespace) -> int:
     programs = [str(Path(sys.executable).parent), *filter(None, [os.environ.get("PATH")])]
     own = {"JUPYTER_CONFIG_PATH": os.pathsep.join(searched), "PATH": os.pathsep.join(programs)}
     environment = {"PYTHONSTARTUP": str(STARTUP)} | os.environ | own
+    if arguments.device:
+        environment["COURSE_DEVICE"] = arguments.device
     if arguments.projector:
         from course_lib.live.page import ENLARGED
 
