@@ -22,7 +22,7 @@ LLAMA_3_1 |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 CHOICES = {
     "positions": "how positions are encoded",
     "rotary_share": "the part of each head that RoPE rotates",
-    "rope_scaling": "slow-down of slow pairs; turns of a slow one (at most), of a fast one (at least), in how many tokens",
+    "rope_scaling": "slow-down of slow pairs; turns of a slow (at most) and a fast one (at least), in this many tokens",
     "window": "how many keys a query sees, including its own (sliding window)",
     "head_dim": "the size of a head, here not d_model / n_heads",
     "qkv_bias": "whether only queries, keys and values have a bias",
