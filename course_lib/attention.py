@@ -26,7 +26,7 @@ def scaled_dot_product_attention(
 
     weights = softmax(Q Kᵀ / sqrt(D)),   output = weights V
 
-    Dividing by sqrt(D) gives scores the same standard deviation for every D, so a large D does not saturate softmax.
+    Scores of independent features with mean 0 and variance 1 have variance 1 for every D, because of the sqrt(D).
 
     Args:
         query, key, value: with leading dimensions that are equal or broadcastable. D_v may differ from D.

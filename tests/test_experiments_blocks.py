@@ -205,6 +205,37 @@ def test_without_branches_the_tokens_stay_as_different_as_they_were_drawn():
     assert blocks.stack_profile("pre-norm", 6, gain=0.0).cosine == pytest.approx(1 / 64, abs=0.03)
 
 
+@pytest.mark.parametrize("frozen", [False, True])
+def test_without_norms_the_gradient_explodes_through_the_scores(frozen):
+    """In float64, where it stays finite: in float32 rounding errors add to it. With fixed weights of attention it keeps
+    its size."""
+    torch.manual_seed(0)
+    model = blocks.small_model("no norm", 48, 64)
+    blocks.start_with(model, "xavier")
+    nn.init.normal_(model.token_embedding.weight)
+    model.output.weight = nn.Parameter(0.02 * torch.randn(64, 32))
+    model.double()
+    if frozen:
+        for block in model.blocks:
+            for projection in (block.attention.q_proj, block.attention.k_proj):
+                projection.register_forward_hook(lambda _module, _inputs, output: output.detach())
+    ids, targets = torch.randint(64, (2, 4, blocks.T)).unbind()
+    model(ids, targets)[1].backward()
+    gradient = model.blocks[0].feed_forward.up_proj.weight.grad.norm().item()
+    assert math.isfinite(gradient)
+    assert gradient < 10 if frozen else gradient > 1e6
+
+
+def test_a_long_warm_up_helps_every_seed_and_from_large_weights_not_every_seed_of_post_norm_more():
+    rows = blocks.warm_up_rows(recorded()["blocks.warmup"])
+    saved = {row[0]: [float(each) for each in str(row[-1]).split(", ")] for row in rows}
+    assert all(each > 0 for seeds in saved.values() for each in seeds)
+    values = torch.tensor(recorded()["blocks.warmup"].values).view(4, 3, 3)
+    post_large, post_small, pre_large, pre_small = values[:, 0] - values[:, 2]
+    assert (post_large > pre_large).sum() == 2
+    assert (post_small < pre_small).all()
+
+
 def test_rearranged_blocks_compute_what_their_name_says():
     x = torch.randn(2, 4, 32)
     plain = blocks.small_model("no norm", 1, 10).blocks[0]

@@ -240,6 +240,8 @@ def test_a_block_that_writes_the_same_after_the_same_word_is_replaced_by_its_ave
     assert gpt.without_block(lonely, 0, 20, instead=instead) == pytest.approx(
         gpt.without_block(lonely, None, 20), rel=1e-3
     )
+    for_all = gpt.mean_writes(lonely, 0, by_word=False)
+    assert (for_all == for_all[0]).all(), "the control: one average, whatever the word"
 
 
 def test_no_block_is_spare_and_the_first_is_needed_most_as_the_paper_says_of_early_layers():

@@ -10,7 +10,7 @@ from course_lib.chapters.pretrained import fine_tuning as tuned
 from course_lib.chapters.pretrained.fine_tuning import LoRALinear, forgotten_at, second_town, trained_parameters
 from course_lib.config import TransformerConfig
 from course_lib.gpt import DecoderOnly
-from course_lib.tinytown import Tinytown, split_words
+from course_lib.tinytown import Tinytown, WordTokenizer, split_words
 
 
 def small_decoder(seed=0):
@@ -30,6 +30,24 @@ def test_the_second_town_exchanges_every_word_for_one_other_so_its_entropy_is_ti
         assert Tinytown().log_prob(told) == -math.inf, "Tinytown never says this"
         again = " ".join(back[word] for word in split_words(told))
         assert Tinytown().log_prob(again) == Tinytown().log_prob(story)
+
+
+def test_the_loss_of_a_kind_is_the_mean_over_its_words():
+    class Guess(nn.Module):
+        """The same logits everywhere: a word's loss depends on its id only."""
+
+        def forward(self, ids):
+            logits = torch.linspace(0, 5, len(WordTokenizer()))
+            return logits.expand(*ids.shape, -1)
+
+    by_kind = tuned.losses_by_kind(Guess(), n_stories=30)
+    assert list(by_kind) == [*tuned.KINDS, tuned.OTHERS]
+    tokenizer = WordTokenizer()
+    nats = -Guess()(torch.tensor([0])).log_softmax(dim=-1)[0]  # (V,)
+    told = [i for story in Tinytown(tuned.HELD_OUT_SEED).sample(30) for i in tokenizer.encode(story)[1:]]
+    for kind, words in tuned.KINDS.items():
+        mean = torch.stack([nats[i] for i in told if tokenizer.tokens[i] in words]).mean().item()
+        assert by_kind[kind] == pytest.approx(mean, rel=1e-4)
 
 
 # -------------------------------------------------------------------------------------------------------------- a layer

@@ -199,6 +199,14 @@ def test_saturation_shows_p_times_one_minus_p_as_autograd_has_it(scaled):
     assert f"entropy {entropy:.2f} nats" in sliders.text
 
 
+def test_saturation_opens_at_a_wide_head_whose_best_key_takes_nearly_all():
+    sliders = built.saturation_sliders()
+    assert sliders.text.startswith("d_k = 64, scores not divided. A typical query: largest weight 0.89, entropy 0.35")
+    assert sliders.drawing.weights.max() == pytest.approx(0.89, abs=0.005)
+    sliders.render(d_k=64, scaled=True)
+    assert sliders.drawing.weights.max() == pytest.approx(0.32, abs=0.005), "the text below the figure quotes both"
+
+
 def test_only_unscaled_weights_saturate_as_d_k_grows():
     sliders = built.saturation_sliders()
 

@@ -152,9 +152,9 @@ def test_losses_are_drawn_in_pairs_and_the_worst_at_inference_is_named():
 @pytest.mark.parametrize(
     ("weights", "said"),
     [
-        ([0.1, 0.2, 0.7], "Without a mask, 70% of the weight goes to one position: 1 to the right"),
-        ([0.1, 0.8, 0.1], "Without a mask, 80% of the weight goes to one position: itself"),
-        ([0.9, 0.0, 0.1], "Without a mask, 90% of the weight goes to one position: 1 to the left"),
+        ([0.1, 0.2, 0.7], "In the last layer, 70% of the weight goes to one position: 1 to the right"),
+        ([0.1, 0.8, 0.1], "In the last layer, 80% of the weight goes to one position: itself"),
+        ([0.9, 0.0, 0.1], "In the last layer, 90% of the weight goes to one position: 1 to the left"),
     ],
 )
 def test_weights_over_the_distance_are_drawn_and_the_largest_is_named(weights, said):

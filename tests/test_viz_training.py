@@ -90,7 +90,7 @@ def test_static_figures_draw_the_data_they_are_given():
 
     jump = figures.jump([3.2, 3.1, 0.4, 0.2], [0, 2, 4], [0.05, 0.1, 0.9], guessing=math.log(24))
     assert jump.axes[1].lines[0].get_ydata().tolist() == [0.05, 0.1, 0.9]
-    assert jump.texts[0].get_text() == "The loss lingers, then falls; half of the copies are correct at step 4"
+    assert jump.texts[0].get_text() == "The loss stays high, then falls; half of the copies are correct at step 4"
     never = figures.jump([3.2, 3.1], [0, 2], [0.05, 0.1], guessing=math.log(24))
     assert never.texts[0].get_text().endswith("the copies stay wrong")
 

@@ -270,7 +270,7 @@ class Saturation(Drawing):
         self.mean.set_ydata([self.mean_gradient, self.mean_gradient])
         self.entropy.set_text(f"entropy {entropy(self.weights):.2f} of at most {np.log(S):.2f} nats")
         self.mean_text.set_text(f"dashed: mean over all queries, {self.mean_gradient:.4f}")
-        how = "divided by √d_k" if self.scaled else "not scaled"
+        how = "divided by √d_k" if self.scaled else "not divided"
         self.headline.set_text(
             f"d_k = {self.d_k}, scores {how}: the best key gets {self.weights.max():.2f} of the weight"
         )

@@ -175,16 +175,16 @@ def saturation_sliders() -> LiveFigure:
         p = weigh(d_k, scaled)
         query = p[typical(d_k)]
         mean_entropy = -torch.xlogy(p, p).sum(dim=-1).mean().item()
-        how = "divided by √d_k" if scaled else "not scaled"
-        one = f"largest weight {query.max():.2f}, entropy {figures.entropy(query.cpu().numpy()):.2f} nats"
+        how = "divided by √d_k" if scaled else "not divided"
+        one = f"largest weight {query.max():.2f}, entropy {figures.entropy(query.numpy()):.2f} nats"
         return (
-            f"d_k = {d_k}, {how}. A typical query: {one}. "
+            f"d_k = {d_k}, scores {how}. A typical query: {one}. "
             f"Means over {N_QUERIES:,} queries: entropy {mean_entropy:.2f} nats, "
             f"p(1 − p) {(p * (1 - p)).mean():.4f} (it can be at most 0.25)."
         )
 
     controls = {
-        "d_k": widgets.SelectionSlider(options=D_KS, value=1, description="d_k"),
+        "d_k": widgets.SelectionSlider(options=D_KS, value=64, description="d_k"),
         "scaled": widgets.Checkbox(value=False, description="divide the scores by √d_k", indent=False),
     }
     return LiveFigure(draw, controls, describe)

@@ -33,7 +33,7 @@ def depth_slider() -> LiveFigure:
         skip, plain = (row[0] for row in measure(depth, gain, scale))
         return (
             f"{depth} layer{'s' * (depth > 1)}, gain {gain:g}, branch × {scale:g}. The gradient at the output has "
-            f"length 8; the first layer gets {power(skip)} with the skip and {power(plain)} without."
+            f"length 8; the input of the first layer gets {power(skip)} with the skip and {power(plain)} without."
         )
 
     controls = {

@@ -100,13 +100,16 @@ def similar_words(size: Size) -> Measurement:
     """Measure the mean cosine of Tinytown's animals, which do the same things, from a small and a large start."""
     animals, strangers = animals_and_strangers()
     steps = size.steps(400)
-    near, apart, losses = {}, {}, {}
+    near, apart, losses, rates = {}, {}, {}, {}
     for std in (0.02, 1.0):
         best = at_best_rate(partial(two_tables, std=std, steps=steps), RATES, SEEDS)
         near[std] = [mean_cosine(table, animals) for _, table in best.results]
         apart[std] = statistics.fmean(mean_cosine(table, animals, strangers) for _, table in best.results)
-        losses[std] = best.mean
-    longer = [mean_cosine(two_tables(RATES[-1], seed, 1.0, 4 * steps)[1], animals) for seed in SEEDS]
+        losses[std], rates[std] = best.mean, best.rate
+    late_losses, late_tables = zip(*(two_tables(RATES[-1], seed, 1.0, 4 * steps) for seed in SEEDS))
+    longer = [mean_cosine(table, animals) for table in late_tables]
+    late_apart = statistics.fmean(mean_cosine(table, animals, strangers) for table in late_tables)
+    late_loss = statistics.fmean(late_losses)
     small, large, late = map(statistics.fmean, (near[0.02], near[1.0], longer))
     return Measurement(
         measured=f"after {steps:,} steps, two animals have a mean cosine of {small:.1f} if the rows begin small, and "
@@ -114,10 +117,13 @@ def similar_words(size: Size) -> Measurement:
         rows=(
             ("initial standard deviation", "cosine of two animals", "animal and other word", "loss in nats"),
             *(
-                (f"{std:g} ({steps:,} steps, best rate)", f"{mean:.1f}", f"{apart[std]:.1f}", f"{losses[std]:.1f}")
-                for std, mean in ((0.02, small), (1.0, large))
+                (f"{std:g} ({n:,} steps, rate {rate:g})", *(f"{number:.1f}" for number in numbers))
+                for std, n, rate, *numbers in (
+                    (0.02, steps, rates[0.02], small, apart[0.02], losses[0.02]),
+                    (1.0, steps, rates[1.0], large, apart[1.0], losses[1.0]),
+                    (1.0, 4 * steps, RATES[-1], late, late_apart, late_loss),
+                )
             ),
-            (f"1 ({4 * steps:,} steps, rate {RATES[-1]})", f"{late:.1f}", "–", "–"),
         ),
         values=near[1.0],
         figures={"small": near[0.02], "large": near[1.0], "longer": longer},
@@ -299,8 +305,8 @@ def tied_table() -> Measurement:
         ),
         values=like_output,
         figures={"like_input": like_input, "like_output": like_output},
-        because="Of the two parts of a sum, the larger one has the higher cosine with it. So in both kinds of model, "
-        "most of the tied table’s gradient comes from the output end.",
+        because="Untied, each table would get one of the two parts of the tied gradient. In both kinds of model, their "
+        "sum points more in the direction of the part from the output end, the larger one.",
     )
 
 
@@ -435,14 +441,17 @@ def times_root_d(size: Size) -> Measurement:
     cost = round(statistics.fmean(costs), 2) + 0
     end = f"{abs(cost):.2f} nats per letter {'lower' if cost < 0 else 'higher'}"
     rates = " and ".join(f"{rate}" for rate in sorted({each.rate for each in best.values()}))
-    slow = best["without"].tried[RATES[0]] - best["with"].tried[RATES[0]]
+
+    def three_digits(without: float, with_it: float) -> tuple[str, ...]:
+        return tuple(f"{round(number, 3) + 0:.3f}" for number in (without, with_it, without - with_it))
+
     return Measurement(
         measured=f"without the factor, tokens grow in training from {ratios['without']:.2f} to {grown:.0f} times the "
         f"size of their positions, and the final loss is {end}",
         rows=(
-            ("learning rate", "loss without the factor, minus loss with it"),
-            (f"{rates}, the best for each", f"{cost:.2f}"),
-            (f"{RATES[0]} for both", f"{round(slow, 2) + 0:.2f}"),
+            ("learning rate", "loss without the factor", "with the factor", "difference"),
+            (f"{rates}, the best for each", *three_digits(*(best[name].mean for name in ratios))),
+            (f"{RATES[0]} for both (one seed)", *three_digits(*(best[name].tried[RATES[0]] for name in ratios))),
         ),
         values=costs,
         figures={"costs": costs},

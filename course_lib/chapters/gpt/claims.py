@@ -454,7 +454,7 @@ def lens(size: Size) -> Measurement:
         rows=(
             ("loss of single tokens", "logit lens", "fitted reader"),
             (
-                "highest percentage of tokens whose loss one block raises by over 0.1 nats",
+                "tokens whose loss the worst block raises by over 0.1 nats",
                 *(f"{5 * round(20 * share)}%" for share in worse),
             ),
         ),
@@ -464,9 +464,9 @@ def lens(size: Size) -> Measurement:
     )
 
 
-def mean_writes(model: DecoderOnly, block: int) -> Tensor:
+def mean_writes(model: DecoderOnly, block: int, by_word: bool = True) -> Tensor:
     """Return what a block writes to the stream after each token of the vocabulary (V, d_model), on average over stories
-    that are not held out; for tokens that do not occur, the average over all."""
+    that are not held out; for tokens that do not occur, and for all if not by_word, the average over all."""
     total = torch.zeros(model.config.vocab_size, model.config.d_model)
     count = torch.zeros(model.config.vocab_size, 1)
     told = [story[:-1] for story in encoded(FITTED, seed=1)]
@@ -474,7 +474,8 @@ def mean_writes(model: DecoderOnly, block: int) -> Tensor:
         ids, heights = torch.cat([torch.tensor(ids) for ids in some]), _of_many(model, some)
         total.index_add_(0, ids, heights[block + 1] - heights[block])
         count.index_add_(0, ids, torch.ones(len(ids), 1))
-    return torch.where(count > 0, total / count.clamp(min=1), total.sum(dim=0) / count.sum())
+    average = (total.sum(dim=0) / count.sum()).expand_as(total)
+    return torch.where(count > 0, total / count.clamp(min=1), average) if by_word else average
 
 
 def without_block(

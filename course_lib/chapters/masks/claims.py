@@ -296,5 +296,6 @@ def empty_row() -> Measurement:
             *((name, "yes" if fit else "no") for name, fit in fits.items()),
         ),
         because="It depends on the row and on the number format. In a row without a visible key the weight goes to "
-        "hidden keys, and −∞ gives NaN. The format's lowest number, torch.finfo(dtype).min, always fits.",
+        "hidden keys, and −∞ gives NaN. In place of a score, the format's lowest number, torch.finfo(dtype).min, "
+        "always fits.",
     )

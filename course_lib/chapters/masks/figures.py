@@ -176,5 +176,5 @@ def where_it_looks(steps: Sequence[int], weights: Sequence[float]) -> Figure:
     axes.set(ylim=(0, 1.15), ylabel="mean weight", xlabel="distance to the right of the query (tokens; −: to the left)")
     best = int(np.argmax(weights))
     where = "itself" if not steps[best] else f"{abs(steps[best])} to the {'right' if steps[best] > 0 else 'left'}"
-    headline(figure).set_text(f"Without a mask, {weights[best]:.0%} of the weight goes to one position: {where}")
+    headline(figure).set_text(f"In the last layer, {weights[best]:.0%} of the weight goes to one position: {where}")
     return figure

@@ -95,7 +95,7 @@ def _try_norm(function: Callable, x: Tensor, eps: float) -> tuple[Tensor, str]:
         return nothing, f"A token of shape (4,) should give a tensor of shape (4,). Yours gave {got}."
     result = result.detach().double()
     if not result.isfinite().all():
-        return nothing, "Your result holds NaN or infinity: look for a division by 0."
+        return nothing, "Your result contains NaN or infinity: look for a division by 0."
     return result, ""
 
 

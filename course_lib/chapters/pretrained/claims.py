@@ -24,7 +24,7 @@ from course_lib.hub.checkpoints import from_hf_state_dict, tied_names
 from course_lib.hub.names import their_name
 from course_lib.pretrained import load_pretrained
 from course_lib.sampling import generate
-from course_lib.tinytown import CLASSES, Tinytown, WordTokenizer, join_words, split_words
+from course_lib.tinytown import CLASSES, Step, Tinytown, WordTokenizer, join_words, split_words
 from course_lib.trace import trace
 from course_lib.training import story_losses
 
@@ -281,8 +281,8 @@ def it_in_a_decoder() -> Measurement:
         f"the adjective’s own row by up to {after:.1f}",
         values=[before, after],
         figures={"before": before, "after": after},
-        because="In a causal model no row can depend on a later word. What the adjective says can change only its own "
-        "row and later ones.",
+        because="In a causal model no row can depend on a later word. An adjective can change only its own row and "
+        "later rows.",
     )
 
 
@@ -426,16 +426,21 @@ def weights_as_influence() -> Measurement:
 
 
 # ----------------------------------------------------------------------------------------------------- sentence vectors
+@cache
+def _parsed(story: str) -> list[Step]:
+    return Tinytown().parse(story)
+
+
 def topic_vectors(model: DecoderOnly, tokenizer: WordTokenizer, stories: Sequence[str]) -> tuple[Tensor, list[str]]:
     """Return the lines of these stories as vectors of length 1, (N, d_model), and the topic of each.
 
     A line's vector is the mean of its tokens' final hidden states, read in the whole story.
     """
-    town, vectors, topics = Tinytown(), [], []
+    vectors, topics = [], []
     for story in stories:
         with evaluating(model), trace(model, "final_norm") as seen:
             model(torch.tensor([tokenizer.encode(story)]))
-        for step in town.parse(story):
+        for step in _parsed(story):
             places = slice(1 + step.start, 1 + step.start + len(step.line.words))  # 1: <bos> stands in front
             vectors.append(seen["final_norm"][0, places].mean(dim=0))
             topics.append(step.line.topic)
@@ -453,11 +458,10 @@ def lines_by_words(tokenizer: WordTokenizer, stories: Sequence[str], table: Tens
     """Return the lines of these stories as vectors of length 1: the sum of their words' rows of a table (V, D), (N, D).
 
     With the identity as the table, words are counted."""
-    town = Tinytown()
     lines = [
         split_words(story)[step.start : step.start + len(step.line.words)]
         for story in stories
-        for step in town.parse(story)
+        for step in _parsed(story)
     ]
     rows = [table[[tokenizer.id(word) for word in words]].sum(dim=0) for words in lines]
     return F.normalize(torch.stack(rows), dim=-1)
@@ -572,8 +576,8 @@ def encoder_verdict(topic: float, who: float, who_strict: float) -> str:
         quote="looking at how much modern sentence embeddings gain over random methods---as it turns out, "
         "surprisingly little",
     ),
-    control="The same lines and the same trained word vectors, with random blocks. For comparison: the word vectors "
-    "alone, which cannot tell who chased whom. The probe has the same data for all.",
+    control="The same lines and the same trained word vectors, with random blocks. For comparison: only the "
+    "word vectors, which do not show who chased whom. The probe has the same data for all.",
     verdict=encoder_verdict,
     seeds=SEEDS,
 )

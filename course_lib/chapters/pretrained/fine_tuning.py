@@ -1,5 +1,6 @@
 """Fine-tuning: the Tinytown model moves to a second town, with all of its weights or with LoRA. Chapter 15."""
 
+import statistics
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from course_lib.checks import require_at_least_one, require_one_of
 from course_lib.claims.tinytown import HELD_OUT_SEED
-from course_lib.gpt import DecoderOnly
+from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import CAPITALS, Batches, Tinytown, WordTokenizer, encode_stories, join_words, split_words
 from course_lib.training import story_losses, train
@@ -31,7 +32,7 @@ def second_town(text: str) -> str:
 class LoRALinear(nn.Module):
     """Let a linear layer stay as it is, and train what is added to its matrix: the product of two thin ones.
 
-    y = x (W + (alpha / rank) · B A)ᵀ + b,   computed as x Wᵀ + b + (alpha / rank) · (x Aᵀ) Bᵀ
+    y = x (W + (alpha / rank) · B A)ᵀ + b,   computed as x Wᵀ + b + ((alpha / rank) · x Aᵀ) Bᵀ
 
     Args:
         linear: the layer, d_in to d_out; from now on none of its parameters is trained.
@@ -52,8 +53,8 @@ class LoRALinear(nn.Module):
         self.scale = alpha / rank
 
     def forward(self, x: Float[Tensor, "*batch d_in"]) -> Float[Tensor, "*batch d_out"]:
-        low = x @ self.A.T  # (..., rank)
-        return self.linear(x) + self.scale * (low @ self.B.T)
+        low = self.scale * (x @ self.A.T)  # (..., rank): scaled here, where the numbers are few
+        return self.linear(x) + low @ self.B.T
 
 
 def with_lora(model: DecoderOnly, rank: int, alpha: float) -> DecoderOnly:
@@ -91,6 +92,28 @@ def both_losses(model: nn.Module, n_stories: int = 24) -> tuple[float, float]:
     """Return the losses on held-out stories, in nats per predicted token: in the second town, and in Tinytown."""
     both = (story_losses(model, stories) for stories in _held_out(n_stories))
     return cast(tuple[float, float], tuple((nats.sum() / tokens.sum()).item() for nats, tokens in both))
+
+
+KINDS = {"the, a, was, is": frozenset(DIALECT), "capitals": frozenset(MOVED)}  # the words that the towns exchange
+OTHERS = "all other words"
+
+
+def losses_by_kind(model: nn.Module, n_stories: int = 200) -> dict[str, float]:
+    """Return the mean loss on held-out stories of Tinytown, in nats per predicted token, for each of KINDS and for all
+    other tokens."""
+    tokenizer, found = WordTokenizer(), dict[str, list[float]]()
+    stories = sorted(map(tokenizer.encode, Tinytown(HELD_OUT_SEED).sample(n_stories)), key=len)
+    for some in (stories[i : i + 25] for i in range(0, n_stories, 25)):
+        ids = nn.utils.rnn.pad_sequence([torch.tensor(story) for story in some], batch_first=True)  # (B, T + 1)
+        with evaluating(model):
+            logits = model(ids[:, :-1]).transpose(1, 2)  # (B, V, T)
+        nats = nn.functional.cross_entropy(logits, ids[:, 1:], reduction="none")  # (B, T)
+        for story, losses in zip(some, nats.tolist()):
+            for i, loss in zip(story[1:], losses):
+                word = tokenizer.tokens[i]
+                kind = next((kind for kind, words in KINDS.items() if word in words), OTHERS)
+                found.setdefault(kind, []).append(loss)
+    return {kind: statistics.fmean(found[kind]) for kind in (*KINDS, OTHERS)}
 
 
 class _Reached(Exception):

@@ -197,7 +197,7 @@ def jump(losses: Sequence[float], right_steps: Sequence[int], right: Sequence[fl
     low.set_yticks([0, 0.5, 1], ["0%", "50%", "100%"])
     half = next((step for step, share in zip(right_steps, right) if share >= 0.5), None)
     said = f"half of the copies are correct at step {half}" if half is not None else "the copies stay wrong"
-    headline(figure).set_text(f"The loss lingers, then falls; {said}")
+    headline(figure).set_text(f"The loss stays high, then falls; {said}")
     return figure
 
 
