@@ -43,8 +43,8 @@ def pytest_addoption(parser):
     parser.getgroup("course").addoption(
         "--device",
         default="",
-        help="run notebooks, and the tests that take a device, on this one: cuda, mps, or pretend, which any machine has "
-        "(tests/pretend.py)",
+        help="run the notebooks and the library's tests on this device instead, and compare with the same outputs: "
+        "cuda, mps, or pretend, which any machine has (tests/pretend.py)",
     )
 
 

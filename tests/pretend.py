@@ -171,10 +171,10 @@ def factories():
                 yield name.removeprefix("aten::"), operation
 
 
-def in_half(operation, *args, **kwargs):
-    """Under autocast: convert the floats that an operation is given."""
-    half = torch.get_autocast_dtype(NAME)
-    given = tree_map_only(Tensor, lambda x: x.to(half) if x.is_floating_point() else x, (args, kwargs))
+def converting(operation, dtype, *args, **kwargs):
+    """Under autocast: convert the floats that an operation is given; by default, to autocast's own dtype."""
+    dtype = dtype or torch.get_autocast_dtype(NAME)
+    given = tree_map_only(Tensor, lambda x: x.to(dtype) if x.is_floating_point() else x, (args, kwargs))
     with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)):
         return operation(*given[0], **given[1])
 
@@ -201,8 +201,10 @@ def register() -> list[torch.library.Library]:
         ours.impl(name, partial(compute, operation), "PrivateUse1")
     torch.__future__.set_overwrite_module_params_on_conversion(True)  # `data` cannot change a wrapper's dtype
     torch.serialization.add_safe_globals([Pretend])
-    for name in ("linear", "matmul", "mm", "addmm", "bmm", "baddbmm", FUSED):
-        ours.impl(name, partial(in_half, getattr(aten, name)), "AutocastPrivateUse1")
+    in_half = dict.fromkeys(("linear", "matmul", "mm", "addmm", "bmm", "baddbmm", FUSED))
+    for name, dtype in (in_half | {"cross_entropy_loss": torch.float32}).items():
+        ours.impl(name, partial(converting, getattr(aten, name), dtype), "AutocastPrivateUse1")
+    torch.accelerator.synchronize = lambda device=None: None  # PyTorch's own refuses a device of Python
     F.scaled_dot_product_attention = fused_attention
     nn.Module._apply = keep_ties(nn.Module._apply)  # type: ignore[method-assign]
     return [every, ours, casts]

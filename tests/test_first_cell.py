@@ -64,7 +64,7 @@ def solve_all(space):
 
 
 def test_the_first_cell_gives_all_that_learners_call_and_nothing_else(kernel):
-    assert sorted(kernel.keys() - {"__builtins__"}) == sorted([*NAMES, "use_device"])
+    assert sorted(kernel.keys() - {"__builtins__"}) == sorted([*NAMES, "device", "use_device"])
 
 
 def test_every_exercise_notebook_has_the_same_first_cell():
@@ -81,7 +81,7 @@ def test_the_first_cell_says_at_once_that_it_loads_and_at_the_end_that_it_has():
             cells = nbformat.read(path, as_version=4).cells
             lines = next(cell.source for cell in cells if cell.cell_type == "code").splitlines()
             assert lines[0].startswith('print("Loading PyTorch and '), path.name
-            assert lines[-1] == 'print("Ready, on", use_device())', path.name
+            assert lines[-1] == 'print("Ready, on", device)', path.name
 
 
 def test_every_call_that_prose_names_runs_after_the_first_cell(kernel):

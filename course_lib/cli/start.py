@@ -98,9 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
         near = opened.relative_to(server) if opened.is_relative_to(server) else opened
         print(f"JupyterLab is running already: open {near} in its file browser.")
         if arguments.device:
-            print(
-                f'Its kernels keep their device: in a notebook, run use_device("{arguments.device}") after the first cell.'
-            )
+            print("Its notebooks keep their device: set COURSE_DEVICE where JupyterLab is started.")
         return 0
     if not importlib.util.find_spec("jupyterlab"):
         raise ModuleNotFoundError("there is no JupyterLab", name="jupyterlab")
@@ -108,9 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.lab and not arguments.projector and (there := _open_already(folder)):
         address = f"{there[0]}lab/tree/{page}?token={there[1]}"
         if arguments.device:
-            raise ValueError(
-                f"JupyterLab is running already with this folder, so its device stays: end it first ({there[0]})"
-            )
+            raise ValueError(f"JupyterLab runs already with this folder, and keeps its device: end it first ({there[0]})")
         print(f"JupyterLab is running already with this folder: {address}")
         webbrowser.open(address)
         return 0

@@ -38,9 +38,12 @@ MOST_WORDS = 120  # in a cell
 TOOLS = """\
 print("Loading PyTorch and the exercises …")
 from course_lib.device import use_device
+
+device = use_device()  # the CPU, unless you ask for another
+
 from course_lib.grading import check, hint, mine, progress
 from course_lib.live import explore, guess
-print("Ready, on", use_device())"""
+print("Ready, on", device)"""
 NUMBERS = ["No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve"]
 
 
