@@ -45,7 +45,7 @@ def add(commands: argparse._SubParsersAction) -> None:
             "that you have not edited, and puts the newer version next to those that you have. It never overwrites "
             "your work. To start a notebook over, delete or rename your copy and run the command again."
         ),
-        epilog='Examples: python -m course_lib start attention · start 2 · start --lab="--no-browser --port=9000" · start 12 --device cuda',
+        epilog='Examples: python -m course_lib start attention · start 2 · start --device cuda · start --lab="--no-browser"',
     )
     parser.add_argument("page", nargs="?", metavar="CHAPTER", help="a chapter's number or name, or a notebook's path")
     parser.add_argument("--folder", type=Path, help="your folder (default: my, next to the course)")
@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.lab and not arguments.projector and (there := _open_already(folder)):
         address = f"{there[0]}lab/tree/{page}?token={there[1]}"
         if arguments.device:
-            raise ValueError(f"JupyterLab runs already with this folder, and keeps its device: end it first ({there[0]})")
+            raise ValueError(f"JupyterLab runs already with this folder, on its own device: end it first ({there[0]})")
         print(f"JupyterLab is running already with this folder: {address}")
         webbrowser.open(address)
         return 0
