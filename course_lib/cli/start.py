@@ -45,7 +45,8 @@ def add(commands: argparse._SubParsersAction) -> None:
             "that you have not edited, and puts the newer version next to those that you have. It never overwrites "
             "your work. To start a notebook over, delete or rename your copy and run the command again."
         ),
-        epilog='Examples: python -m course_lib start attention · start 2 · start --device cuda · start --lab="--no-browser"',
+        epilog="Examples: python -m course_lib start attention · start 2 · start --device cuda · "
+        'start --lab="--no-browser"',
     )
     parser.add_argument("page", nargs="?", metavar="CHAPTER", help="a chapter's number or name, or a notebook's path")
     parser.add_argument("--folder", type=Path, help="your folder (default: my, next to the course)")

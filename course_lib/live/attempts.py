@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 UNWRITTEN = "Nothing to show yet: your function is still empty. Write it, run its cell, then run this one again."
@@ -29,7 +30,7 @@ def attempt(function: Callable, *args, shape: tuple[int, ...]) -> tuple[Tensor |
         return None, f"Your function returned shape {tuple(result.shape)}; expected {shape}."
     if result.isnan().any():
         return None, "Your function returned NaN."
-    return result.detach().cpu(), ""
+    return result.detach().to(torch.get_default_device()), ""
 
 
 def attempt_numbers(function: Callable, *args, shape: tuple[int, ...]) -> tuple[Tensor | None, str]:

@@ -176,7 +176,7 @@ def saturation_sliders() -> LiveFigure:
         query = p[typical(d_k)]
         mean_entropy = -torch.xlogy(p, p).sum(dim=-1).mean().item()
         how = "divided by √d_k" if scaled else "not divided"
-        one = f"largest weight {query.max():.2f}, entropy {figures.entropy(query.numpy()):.2f} nats"
+        one = f"largest weight {query.max():.2f}, entropy {figures.entropy(query.cpu().numpy()):.2f} nats"
         return (
             f"d_k = {d_k}, scores {how}. A typical query: {one}. "
             f"Means over {N_QUERIES:,} queries: entropy {mean_entropy:.2f} nats, "

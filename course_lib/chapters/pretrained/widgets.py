@@ -227,7 +227,7 @@ def roles_explorer(function: Callable) -> LiveFigure:
         if not isinstance(scores, Mapping) or set(scores) != set(ROLES):
             return nothing, f"Expected a dictionary with the keys {', '.join(ROLES)}."
         try:
-            found = {role: np.asarray(torch.as_tensor(scores[role]).detach().float().flatten()) for role in ROLES}
+            found = {role: torch.as_tensor(scores[role]).detach().float().flatten().cpu().numpy() for role in ROLES}
         except Exception:
             return nothing, "Expected three tables of numbers, (L, H) each."
         if any(values.shape != (len(names),) for values in found.values()):

@@ -66,7 +66,7 @@ def summary(case, brought):
     places = {token: place for place, token in enumerate(ids.tolist())}
     if not places.keys() >= {*inputs.flatten().tolist(), *targets.flatten().tolist()}:
         return "tokens that are not in the text"
-    inputs, targets = (part.clone().apply_(places.__getitem__) for part in (inputs, targets))
+    inputs, targets = (part.cpu().clone().apply_(places.__getitem__).to(part.device) for part in (inputs, targets))
     starts, T = inputs[:, 0], inputs.shape[1]
     after = starts.diff() % (len(ids) - T)  # uniform for independent rows, within a batch and between two
     return {
