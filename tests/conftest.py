@@ -13,7 +13,6 @@ from hypothesis import settings
 from jaxtyping import install_import_hook
 
 from course_lib.course.contents import CHAPTERS
-from course_lib.device import use_device
 
 # Every annotation of the tensor code, shapes included, is checked on every call; this must come before it is imported.
 # Tinytown and the other sub-packages are left out: they have words and records rather than shapes, in so many small
@@ -27,7 +26,6 @@ SHAPED = [
 install_import_hook([f"course_lib.{name}" for name in SHAPED], "checked_annotations.check")
 
 torch.set_num_threads(1)
-use_device()  # with `--device`, tensors that name no device are made there, as in a notebook
 settings.register_profile("course", derandomize=True, deadline=None, max_examples=25, database=None)
 settings.load_profile("course")
 

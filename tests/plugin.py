@@ -43,8 +43,11 @@ def pytest_addoption(parser):
     parser.getgroup("course").addoption(
         "--device",
         default="",
-        help="run the notebooks and the library's tests on this device instead, and compare with the same outputs: "
-        "cuda, mps, or pretend, which any machine has (tests/pretend.py)",
+        help="run only what depends on a device, on this one: every notebook, compared with the same outputs, and the "
+        "tests that take a device; cuda, mps, or pretend, which any machine has (tests/pretend.py)",
+    )
+    parser.getgroup("course").addoption(
+        "--half", type=int, metavar="NUMBER", help="with --device: every second notebook, the even or the odd ones"
     )
 
 
@@ -78,6 +81,11 @@ def pytest_collection_finish():
 def pytest_collection_modifyitems(config, items):
     part = "browser" if config.option.browser else "proof" if config.option.proof else ""
     kept = {item for item in items if part_of(item) == part}
+    if config.option.device:
+        kept = {item for item in kept if ".ipynb::" in item.nodeid or "device" in getattr(item, "fixturenames", ())}
+    if config.option.half is not None:
+        notebooks = sorted({item.path for item in kept if item.path.suffix == ".ipynb"})
+        kept -= {item for item in kept if item.path in notebooks[1 - config.option.half % 2 :: 2]}
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = sorted((item for item in items if item in kept), key=lambda item: turn(item.nodeid))
 

@@ -1,0 +1,85 @@
+"""The device of a notebook: what is made there, where random numbers come from, and what a name may be."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from course_lib.device import chosen, find_device, on, use_device
+from course_lib.pretrained import load_pretrained
+
+DRAWS = {
+    "rand": lambda: torch.rand(5),
+    "randn, with a generator": lambda: torch.randn(2, 3, generator=torch.Generator().manual_seed(1)),
+    "randn, to be learned": lambda: torch.randn(3, requires_grad=True).detach(),
+    "randint": lambda: torch.randint(100, (7,)),
+    "randperm": lambda: torch.randperm(9),
+    "like another": lambda: torch.randn_like(torch.zeros(4)),
+    "in place": lambda: torch.zeros(6).normal_(1.0, 2.0),
+    "a layer": lambda: nn.Linear(4, 3).weight.detach(),
+    "multinomial": lambda: torch.multinomial(torch.tensor([0.1, 0.2, 0.7]), 5, replacement=True),
+    "bernoulli": lambda: torch.bernoulli(torch.full((9,), 0.5)),
+    "dropout": lambda: F.dropout(torch.ones(3, 4), 0.3),
+}
+
+
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
+def test_random_numbers_are_made_on_the_device_and_are_those_of_the_cpu(device, draw):
+    torch.manual_seed(0)
+    expected = draw()
+    torch.manual_seed(0)
+    with on(torch.device(device)):
+        drawn = draw()
+    assert drawn.device.type == device
+    assert torch.equal(drawn.cpu(), expected)
+
+
+def test_a_model_is_loaded_to_the_device_and_predicts_what_it_does_on_the_cpu(device):
+    ids = torch.tensor([[3, 14, 15, 9, 2]])
+    model, _ = load_pretrained("tinytown")
+    with on(torch.device(device)), torch.no_grad():
+        other, _ = load_pretrained("tinytown")
+        logits = other(ids.to(device))
+    assert logits.device.type == device
+    torch.testing.assert_close(logits.cpu(), model(ids).detach(), rtol=1e-4, atol=1e-4)
+
+
+def test_weights_that_are_tied_stay_so_on_the_way_to_the_device(device):
+    both = nn.ModuleDict({"one": nn.Linear(3, 3), "other": nn.Linear(3, 3)})
+    both["other"].weight = both["one"].weight
+    both.to(device)
+    assert both["other"].weight is both["one"].weight
+    assert both["one"].bias is not both["other"].bias
+
+
+def test_tensors_of_two_devices_do_not_mix(device):
+    here, there = torch.ones(3), torch.ones(3, device=device)
+    if device == "cpu":
+        assert torch.equal(here, there)
+    else:
+        with pytest.raises(RuntimeError, match="on the same device|on two devices|be on"):
+            here + there
+
+
+def test_what_was_made_the_default_ends_with_the_block(device):
+    before = torch.get_default_device()
+    with on(torch.device(device)):
+        assert torch.zeros(2).device.type == device
+    assert torch.get_default_device() == before
+
+
+@pytest.mark.parametrize("name", ["cuda:99", "nowhere", "", "meta"])
+def test_a_device_that_is_not_there_is_refused_and_those_that_are_there_named(name):
+    with pytest.raises(ValueError, match="this machine has cpu.*auto for the fastest"):
+        find_device(name)
+
+
+def test_the_environment_decides_and_without_it_the_cpu(monkeypatch, device):
+    monkeypatch.setenv("COURSE_DEVICE", device)
+    try:
+        assert use_device().type == chosen().type == device
+        assert torch.zeros(1).device.type == device
+    finally:
+        monkeypatch.delenv("COURSE_DEVICE")
+        assert use_device() == torch.device("cpu")
+    assert torch.zeros(1).device.type == "cpu"
