@@ -57,7 +57,7 @@ def test_tensors_of_two_devices_do_not_mix(device):
     if device == "cpu":
         assert torch.equal(here, there)
     else:
-        with pytest.raises(RuntimeError, match="on the same device|on two devices|be on"):
+        with pytest.raises(RuntimeError, match=r"on the same device|on two devices|be on"):
             here + there
 
 
@@ -70,7 +70,7 @@ def test_what_was_made_the_default_ends_with_the_block(device):
 
 @pytest.mark.parametrize("name", ["cuda:99", "nowhere", "", "meta"])
 def test_a_device_that_is_not_there_is_refused_and_those_that_are_there_named(name):
-    with pytest.raises(ValueError, match="this machine has cpu.*auto for the fastest"):
+    with pytest.raises(ValueError, match=r"this machine has cpu.*auto for the fastest"):
         find_device(name)
 
 

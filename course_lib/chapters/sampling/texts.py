@@ -25,7 +25,7 @@ def first_mistakes(model: DecoderOnly, tokenizer: WordTokenizer, ids: list[int])
     Each row: the word with nine words before it; its probability, the largest of a possible word and that of all
     possible words, as the model predicted them from the text before; and the number of possible words.
     """
-    town, rows = Tinytown(), {}
+    town, rows = Tinytown(), dict[str, tuple]()
     said: list[str] | None = []
     for t, i in enumerate(ids):
         if i == tokenizer.bos_id:
