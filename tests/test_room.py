@@ -265,7 +265,7 @@ def test_a_vote_may_change_until_the_reveal_and_an_older_one_changes_nothing():
     with pytest.raises(Refused, match="closed"):
         tally.vote(token(1), GUESS, first, 10)
     assert tally.for_learner(token(1))["answer"] == tally.questions[GUESS].answer
-    assert "its share is 1" in tally.for_teacher()["reason"]
+    assert "its weight is 1" in tally.for_teacher()["reason"]
 
 
 @given(st.lists(st.floats(-1e15, 1e15) | st.sampled_from([0.0, 1.0, 1.5, 2.0, 1e9]), max_size=60))
