@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from course_lib.device import chosen, find_device, on, use_device
+from course_lib.grading import grade
 from course_lib.pretrained import load_pretrained
 
 DRAWS = {
@@ -83,3 +84,32 @@ def test_the_environment_decides_and_without_it_the_cpu(monkeypatch, device):
         monkeypatch.delenv("COURSE_DEVICE")
         assert use_device() == torch.device("cpu")
     assert torch.zeros(1).device.type == "cpu"
+
+
+def softmax_then(change):
+    def softmax(x, dim):
+        exp = (x - x.amax(dim, keepdim=True)).exp()
+        return change(exp / exp.sum(dim, keepdim=True))
+
+    return softmax
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda y: y, None),
+        (lambda y: y + torch.zeros(y.shape), None),  # made on the notebook's device
+        (lambda y: y.cpu(), "device=x.device"),
+        (lambda y: y + torch.zeros(y.shape, device="cpu"), "device=x.device"),
+        (lambda y: torch.from_numpy(y.numpy()), "NumPy computes on the CPU only"),
+    ],
+    ids=["right", "made there", "moved", "mixed", "numpy"],
+)
+def test_an_answer_is_checked_on_the_notebooks_device_and_told_what_it_does_on_the_cpu(device, change, told):
+    use_device(device)
+    try:
+        result = grade("attention.softmax", softmax_then(change), seed=0)
+    finally:
+        use_device("cpu")
+    assert result.passed == (device == "cpu" or told is None), result.feedback
+    assert told is None or device == "cpu" or told in result.feedback

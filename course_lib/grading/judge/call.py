@@ -259,6 +259,10 @@ def _advice(error: BaseException, message: str) -> str:
     """Return a sentence with advice if the error message has none, otherwise ""."""
     if "only one element tensors can be converted" in message:
         return "\n`torch.tensor` takes numbers. Of a list of tensors `torch.stack` makes one."
+    if "on the same device" in message:
+        return "\nOne of them was made on the CPU: `device=x.device` makes it where an input x is."
+    if "device type tensor to numpy" in message:
+        return "\nNumPy computes on the CPU only. Use PyTorch, or `.cpu()` before and `.to(x.device)` after."
     trace = error.__traceback__
     if type(error) is not NameError or trace is None:
         return ""

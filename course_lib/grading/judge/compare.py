@@ -154,7 +154,8 @@ def _compare_tensor(expected, got, rtol, atol, sentence, nan_is_nan) -> str | No
     if got.dtype != expected.dtype and not (integer and got.dtype in INTEGERS):
         return f"{sentence} has dtype {_name(got.dtype)}; expected {_name(expected.dtype)}."
     if got.device.type != expected.device.type:
-        return f"{sentence} is on the device {got.device.type}; expected {expected.device.type}, where the input is."
+        where = f"{sentence} is on the device {got.device.type}; expected {expected.device.type}, where the input is."
+        return f"{where} Make it there with `device=x.device`, if x is an input."
     if got.shape != expected.shape:
         return f"{sentence} has shape {shape_of(got)}; expected {shape_of(expected)}."
     if got.dtype == expected.dtype and torch.equal(got, expected):  # the usual case, checked in one pass

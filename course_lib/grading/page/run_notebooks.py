@@ -143,7 +143,7 @@ def refresh(path: Path, timeout: int = 180) -> None:
 
     notebook = nbformat.read(path, as_version=4)
     notebook.metadata = metadata()
-    environment = dict(os.environ, COURSE_PROGRESS=IN_MEMORY)
+    environment = dict(os.environ, COURSE_PROGRESS=IN_MEMORY, COURSE_DEVICE="cpu")
     client = NotebookClient(
         notebook, timeout=timeout, coalesce_streams=True, resources={"metadata": {"path": str(path.parent)}}
     )
