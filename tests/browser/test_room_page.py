@@ -81,7 +81,7 @@ def test_a_kernel_and_a_phone_vote_the_projector_shows_it_and_the_teacher_reveal
     for page in (projector, phone):
         page.get_by_text(f"Measured: {RIGHT}").wait_for()
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert "until its share is 1" in page.locator("#measured").inner_text()
+        assert "until its weight is 1" in page.locator("#measured").inner_text()
     assert projector.locator("li.right").inner_text().startswith(f"✓ {RIGHT}")
     projector.keyboard.press("m")
     projector.get_by_text(MISTAKEN[1]).wait_for()
