@@ -1,1 +1,2 @@
-"""What teaches, a folder for each chapter: claims, figures, live figures, exercises. `course.contents` lists them."""
+"""The code of the chapters, with a folder for each: claims, figures, live figures, exercises. `course.contents` lists
+them."""

@@ -1,1 +1,1 @@
-"""Scaled dot-product attention: what teaches this chapter."""
+"""Scaled dot-product attention: the code of this chapter."""

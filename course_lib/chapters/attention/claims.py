@@ -1,4 +1,4 @@
-"""Chapter 2's claims: what scores do as heads grow wider, what a dot product measures, what attention is and costs."""
+"""Chapter 2's claims: what happens to scores in wide heads, what a dot product measures, and attention's cost."""
 
 import math
 import statistics
@@ -28,12 +28,12 @@ D_KS = (4, 16, 64, 256, 1024)
 
 
 def vaswani(place: str, quote: str) -> Source:
-    """Return what Vaswani et al. say at this place."""
+    """Return Vaswani et al. as the source of this quotation."""
     return Source("Vaswani et al. 2017", "Attention Is All You Need", "https://arxiv.org/abs/1706.03762", place, quote)
 
 
 def drawn(seed: int, *shapes: tuple[int, ...]) -> list[torch.Tensor]:
-    """Return unit-normal tensors of these shapes, in float64."""
+    """Return random tensors of these shapes with unit variance, in float64."""
     generator = torch.Generator().manual_seed(seed)
     return [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
 
@@ -61,7 +61,8 @@ def variance_verdict(slopes: list[float], divided: list[float]) -> str:
     seeds=SEEDS,
 )
 def spread() -> Measurement:
-    """Measure how the standard deviation of q · k grows with d_k, as a power, and what it is once divided."""
+    """Measure how the standard deviation of q · k grows with d_k, as a power of d_k, and its size after the
+    division."""
     slopes, divided = [], []
     for seed in SEEDS:
         sizes = []
@@ -151,7 +152,7 @@ def vanishing() -> Measurement:
 
 # -------------------------------------------------------------------------------------------- what a score measures
 def most_similar_first(model: DecoderOnly, ids: torch.Tensor) -> list[float]:
-    """Return the share of the queries whose best key, by q · k, is also the nearest in direction, for each head."""
+    """Return for each head the fraction of queries whose best key, by q · k, is also the nearest in direction."""
     layers = range(len(model.blocks))
     with evaluating(model), trace(model, "*.attention.query", "*.attention.key") as seen:
         model(ids)
@@ -161,9 +162,9 @@ def most_similar_first(model: DecoderOnly, ids: torch.Tensor) -> list[float]:
         query, key = (seen[f"blocks.{layer}.attention.{name}"][0] for name in ("query", "key"))  # (H, T, D) each
         best, nearest = (
             (query @ keys.transpose(-2, -1)).masked_fill(hidden, -torch.inf).argmax(dim=-1)  # (H, T)
-            for keys in (key, F.normalize(key, dim=-1))  # of one length, only their direction counts
+            for keys in (key, F.normalize(key, dim=-1))  # keys of the same length, so that only their directions count
         )
-        shares += (best == nearest)[:, 8:].double().mean(dim=-1).tolist()  # with few keys to choose from it is easy
+        shares += (best == nearest)[:, 8:].double().mean(dim=-1).tolist()  # the first queries have few keys
     return shares
 
 
@@ -215,7 +216,7 @@ def resemblance() -> Measurement:
 
 # -------------------------------------------------------------------------------------------- what it is, what it costs
 def linear_verdict(rebuilt: list[float]) -> str:
-    """Rebuild two layers from one mix of one matrix product, given their attention weights.
+    """Recompute the output of two layers with a single matrix product, given their attention weights.
 
     by construction: the two are equal up to rounding, because matrix products can be regrouped
     """
@@ -240,7 +241,8 @@ def linear_verdict(rebuilt: list[float]) -> str:
     seeds=SEEDS,
 )
 def linear() -> Measurement:
-    """Rebuild two layers from the product of their weights; and compare A(2x) with 2 A(x) for the same two layers."""
+    """Recompute two layers' output with the product of their weights, and compare A(2x) with 2 A(x) for these
+    layers."""
     rebuilt, doubled = [], []
     for seed in SEEDS:
         x, *layers = drawn(seed, (12, 8), *[(8, 8)] * 6)
@@ -291,7 +293,7 @@ def memory_verdict(narrow: float, wide: float, half: float) -> str:
     verdict=memory_verdict,
 )
 def score_memory() -> Measurement:
-    """Count the bytes of one head's scores for n = 2048, from 64 features and from 1024; for half of n; in theory."""
+    """Count the bytes of one head's scores for n = 2048, with 64 features and with 1024; for n / 2; and in theory."""
     n = 2048
     narrow, wide, half = (
         (torch.zeros(n, d) @ torch.zeros(n, d).T).nbytes for n, d in ((n, 64), (n, 1024), (n // 2, 64))
@@ -314,7 +316,7 @@ def score_memory() -> Measurement:
     )
 
 
-# ------------------------------------------------------------------------------------ what a model in training needs
+# ------------------------------------------------------------------------------------------- what training needs
 def leave_out_scale(model: DecoderOnly) -> None:
     """Multiply every query by √d_k, which cancels the division of the scores."""
     for block in model.blocks:
@@ -323,12 +325,12 @@ def leave_out_scale(model: DecoderOnly) -> None:
 
 
 def largest_weight(model: DecoderOnly) -> float:
-    """Return the mean over queries of the largest attention weight: near 1 where the softmax is saturated."""
+    """Return the mean over queries of the largest attention weight: near 1 if the softmax is saturated."""
     weights = torch.cat(model.attention_weights(held_out_letters()[0][:10]))  # (layers · B, H, T, T)
     return weights.amax(dim=-1).mean().item()
 
 
-HARM = 0.1  # nats per letter: what counts as harm
+HARM = 0.1  # nats per letter: a larger increase of the loss counts as harm
 
 
 def scale_verdict(wide: list[float], narrow: list[float]) -> str:
@@ -358,7 +360,7 @@ def scale_verdict(wide: list[float], narrow: list[float]) -> str:
     seeds=SEEDS,
 )
 def unscaled_training(size: Size) -> Measurement:
-    """Train on letters with the division and without it: what does it cost one wide head, and narrow ones?"""
+    """Train on letters with the division and without it, to measure the cost for one wide head and for narrow ones."""
 
     def train(rate: float, seed: int, d_model: int, d_k: int, divided: bool) -> tuple[float, float]:
         model, loss = train_on_letters(
@@ -406,13 +408,13 @@ def unscaled_training(size: Size) -> Measurement:
 
 
 def share_query_and_key(model: DecoderOnly) -> None:
-    """Use one matrix for both: W_K is W_Q."""
+    """Use the same matrix for queries and keys: W_K is W_Q."""
     for block in model.blocks:
         block.attention.k_proj = block.attention.q_proj
 
 
 def look_elsewhere(model: DecoderOnly) -> None:
-    """Hide every token from itself, but for the first, which has no other."""
+    """Hide every token from itself, except the first, which has no other token to attend to."""
 
     def hide(module, inputs, given):
         T = inputs[0].shape[1]
@@ -425,7 +427,7 @@ def look_elsewhere(model: DecoderOnly) -> None:
 
 
 def share_as_published(model: DecoderOnly) -> None:
-    """Use one matrix for both as Kitaev et al. 2020 do: the keys get one length, and no token looks at itself."""
+    """Use one matrix for both as Kitaev et al. 2020 do: all keys have length 1, and no token attends to itself."""
 
     def one_length(d_k: int) -> Callable:
         def normalize(module, inputs, keys):  # (B, T, H · d_k)
@@ -470,7 +472,7 @@ def one_matrix_verdict(plain: list[float], published: list[float]) -> str:
     seeds=SEEDS,
 )
 def one_matrix(size: Size) -> Measurement:
-    """Train two blocks on letters: what does W_K = W_Q cost, with nothing else changed and as published?"""
+    """Train two blocks on letters, to measure the cost of W_K = W_Q: with nothing else changed, and as published."""
 
     def train(rate: float, seed: int, prepare) -> float:
         steps, d_model = size.steps(100), size.width(32)

@@ -1,4 +1,4 @@
-"""Figures of chapter 2: the mechanism, a soft dictionary, one query, saturation, the weights of a trained head."""
+"""Figures of chapter 2: how attention works, a soft dictionary, one query, saturation, and a trained head's weights."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from course_lib.live.numbers import entropy
 from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, SKY, WIDE
 from course_lib.live.shared_figures import empty_bars, set_bars
 
-# -------------------------------------------------------------------------------------------------------- the mechanism
+# -------------------------------------------------------------------------------------------------- how attention works
 CELL_WIDTH, CELL_HEIGHT = 0.272, 0.215  # inches
 
 
@@ -28,7 +28,7 @@ def mechanism(tokens: Sequence[str], tensors: Mapping[str, np.ndarray], query: i
     axes.set(xlim=(0, WIDE), ylim=(4.79, 0))
     axes.axis("off")
     height = T * CELL_HEIGHT
-    places = {  # name: left, top, what it comes from
+    places = {  # name: left, top, the formula
         "x": (0.68, 1.94, "token vectors"),
         "Q": (2.4, 0.42, "x · W_Q: looks for"),
         "K": (2.4, 1.94, "x · W_K: found by"),
@@ -43,7 +43,7 @@ def mechanism(tokens: Sequence[str], tensors: Mapping[str, np.ndarray], query: i
         color = {"x": GREY, "V": GREEN, "output": GREEN, "K": ORANGE}.get(name, BLUE)
         _matrix(axes, numbers, left, top, f"{name} {tuple(numbers.shape)}", origin, color)
         at[name] = left - 0.05, left + numbers.shape[1] * CELL_WIDTH + 0.05, top + height / 2
-        if name not in ("K", "V"):  # of these two it takes all rows
+        if name not in ("K", "V"):  # of these two, the query uses all rows
             frame = (left, top + query * CELL_HEIGHT), numbers.shape[1] * CELL_WIDTH, CELL_HEIGHT
             axes.add_patch(Rectangle(*frame, fill=False, edgecolor=INK, linewidth=2, zorder=4))
     for t, token in enumerate(tokens):
@@ -63,7 +63,7 @@ def mechanism(tokens: Sequence[str], tensors: Mapping[str, np.ndarray], query: i
 
 
 def _matrix(axes: Axes, numbers: np.ndarray, left: float, top: float, title: str, origin: str, color: str) -> None:
-    """Draw a table of numbers below its name; a cell is darker if its number is larger."""
+    """Draw a table of numbers below its name; a cell with a larger number is darker."""
     largest = max(1.0, float(np.abs(numbers).max()))
     for (t, i), number in np.ndenumerate(numbers):
         corner = left + i * CELL_WIDTH, top + t * CELL_HEIGHT
@@ -85,7 +85,7 @@ def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> 
 # ---------------------------------------------------------------------------------------------------- a soft dictionary
 @dataclass
 class SoftLookup(Drawing):
-    """A query among keys on a circle, the weight of each key, and the average of their values in °C.
+    """Draw a query among keys on a circle, the weight of each key, and the average of their values in °C.
 
     angle, key_angles: directions in degrees, anticlockwise from east.
     """
@@ -118,7 +118,7 @@ class SoftLookup(Drawing):
     def move(self) -> None:
         x, y = _on_circle(self.angle)
         self.query.set_data([0, x], [0, y])
-        self.you.set_position((0.5 * x - 0.2 * y, 0.5 * y + 0.2 * x))  # beside the middle of the line
+        self.you.set_position((0.5 * x - 0.2 * y, 0.5 * y + 0.2 * x))  # next to the middle of the line
         set_bars(self.bars, self.numbers, self.weights)
         answer = float(self.weights @ np.asarray(self.values))
         self.headline.set_text(f"Answer {answer:.1f} °C: most weight on {_best(self.names, self.weights)}")
@@ -129,7 +129,7 @@ def _on_circle(angle: float) -> tuple[float, float]:
 
 
 def _best(names: Sequence[str], weights: np.ndarray) -> str:
-    """Return the names with the largest weight, as a reader lists them."""
+    """Return the names with the largest weight, as a reader would list them."""
     *others, last = (name for name, best in zip(names, np.isclose(weights, weights.max())) if best)
     return f"{', '.join(others)} and {last}" if others else last
 
@@ -137,7 +137,7 @@ def _best(names: Sequence[str], weights: np.ndarray) -> str:
 # ---------------------------------------------------------------------------------------- one query, from scores to mix
 @dataclass
 class OneQuery(Drawing):
-    """One query in three steps: scaled scores (S,), weights (S,), and the output (2,) among the values (S, 2).
+    """Draw one query in three steps: scaled scores (S,), weights (S,), and the output (2,) among the values (S, 2).
 
     A score of −inf belongs to a hidden key. `expected`: weights (S,) to compare with, drawn as outlines.
     """
@@ -235,7 +235,7 @@ def score_spread(d_ks: Sequence[int], unscaled: Sequence[float], scaled: Sequenc
 
 @dataclass
 class Saturation(Drawing):
-    """The weights p of one query, and p (1 − p) of each: how far a weight moves when its own score does.
+    """Draw the weights p of one query, and p (1 − p) for each: how much a weight changes with its own score.
 
     weights: the largest first.
     mean_gradient: p (1 − p) averaged over many queries and all keys, drawn as a line.
@@ -278,7 +278,8 @@ class Saturation(Drawing):
 
 @dataclass
 class EntropyCurve(Drawing):
-    """Mean entropy over d_k, scaled and unscaled, under the most that n_keys keys allow, ln n_keys. d_k is marked."""
+    """Draw the mean entropy over d_k, scaled and unscaled, below its maximum for n_keys keys, ln n_keys. d_k is
+    marked."""
 
     d_ks: Sequence[int]
     scaled: np.ndarray
@@ -326,7 +327,7 @@ class EntropyCurve(Drawing):
 # ------------------------------------------------------------------------------------------------------- a trained head
 @dataclass
 class AttentionMap(Drawing):
-    """What one head looks at: weights (T, T) as a heat map, rows are queries; next to it the row of one query as bars.
+    """Draw a head's weights (T, T) as a heat map with one row for each query, and next to it one query's row as bars.
 
     head: its name for the title, such as "layer 1, head 3".
     """

@@ -1,8 +1,9 @@
-"""How answers of chapter 2 are used, where one call is not enough: see `grading/fixtures.py`."""
+"""How the tests of chapter 2 use an answer if one call is not enough: see `grading/fixtures.py`."""
 
 
 def measured_or_scattered(answer, d_k, n_pairs):
-    """The figures; for fewer than a hundred pairs those of n_pairs, n_pairs + 1, … up to four times as many."""
+    """Return the answer's values. Below a hundred pairs, return those for n_pairs, n_pairs + 1, … up to four times as
+    many."""
     if n_pairs >= 100:
         return answer(d_k, n_pairs)
     return [answer(d_k, number) for number in range(n_pairs, 4 * n_pairs)]

@@ -18,7 +18,7 @@ from course_lib.live.shared_figures import WeightBars
 from course_lib.masks import causal_mask
 from course_lib.tinytown import WordTokenizer
 
-# The web edition records these figures: call -> the control that its slider walks through.
+# The web edition records these figures: call -> the control whose values it records one by one.
 RECORDED = {
     "soft_dictionary": "angle",
     "saturation_sliders": "d_k",
@@ -28,7 +28,7 @@ RECORDED = {
 # Thermometers on the shore of a round lake: direction in degrees, anticlockwise from east, and temperature in °C.
 STATIONS = {"east": (0, 20.0), "north": (90, 14.0), "west": (180, 18.0), "south": (270, 26.0)}
 
-# Four tokens, small enough for paper; the values are the corners of a square.
+# Four tokens, few enough to do on paper; the values are the corners of a square.
 Q = torch.tensor([[1, 0, 1, 0], [0.5, 0.5, 0, 1], [0, 1, 0.5, 0.5], [1, 1, 0, 0]])
 K = torch.tensor([[1, 0, 0.5, 0.5], [0, 1, 0, 1], [0.5, 0.5, 1, 0], [0, 0, 1, 1]])
 V = torch.tensor([[4.0, 0], [0, 4], [4, 4], [0, 0]])
@@ -40,7 +40,7 @@ N_QUERIES = 1000
 
 # ---------------------------------------------------------------------------------------------------- a soft dictionary
 def soft_dictionary() -> LiveFigure:
-    """Stand anywhere on the shore of a lake with four thermometers: a look-up that always has an answer."""
+    """Show a lake with four thermometers. You choose a direction, and the look-up always has an answer."""
     names = list(STATIONS)
     key_angles, values = zip(*STATIONS.values())
 
@@ -69,10 +69,10 @@ def soft_dictionary() -> LiveFigure:
 
 # ---------------------------------------------------------------------------------------- one query, from scores to mix
 def walk_through(function: Callable | None = None) -> LiveFigure:
-    """Walk through four queries and four keys, one query at a time: scores, weights, mix.
+    """Show four queries and four keys, one query at a time: scores, weights, weighted average.
 
     Args:
-        function: your own attention, (q, k, v, mask=None) -> (output, weights), drawn with the library's as outlines.
+        function: your own attention, (q, k, v, mask=None) -> (output, weights); outlines show the library's result.
     """
 
     def measure(query: int, hide_later: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, str]:
@@ -118,7 +118,7 @@ def walk_through(function: Callable | None = None) -> LiveFigure:
 
 
 def _try_attention(function: Callable, mask: Tensor | None) -> tuple[Tensor, Tensor, str]:
-    """Return (output, weights, what went wrong). NaN stands in for a result that cannot be drawn."""
+    """Return (output, weights, what went wrong), with NaN for a result that cannot be drawn."""
     nothing = torch.full((4, 2), torch.nan), torch.full((4, 4), torch.nan)
     try:
         result = function(Q.clone(), K.clone(), V.clone(), mask)
@@ -144,16 +144,16 @@ def _kind(result: object) -> str:
 
 # ------------------------------------------------------------------------------------------------------------- why √d_k
 def _drawn(n_queries: int, n_keys: int) -> tuple[Tensor, Tensor]:
-    """Draw unit-normal queries and keys with 1024 features; a smaller d_k takes the first of them."""
+    """Return random queries and keys with 1024 features of unit variance; a smaller d_k uses the first of them."""
     rng = torch.Generator().manual_seed(3)
     return torch.randn(n_queries, D_KS[-1], generator=rng), torch.randn(n_keys, D_KS[-1], generator=rng)
 
 
 def saturation_sliders() -> LiveFigure:
-    """Show what d_k and the division by √d_k do to a typical query's weights, their entropy, and the slope p (1 − p).
+    """Show how d_k and the division by √d_k change a typical query's weights, their entropy, and the slope p (1 − p).
 
-    The query is the one whose sorted weights are nearest to the mean over all queries, without the division and with
-    it: dividing the scores keeps the query.
+    The query is the one whose sorted weights are nearest to the mean over all queries, with and without the division
+    together. So both settings show the same query.
     """
     queries, keys = _drawn(N_QUERIES, 8)
 
@@ -244,7 +244,7 @@ def explore_entropy(function: Callable) -> LiveFigure:
 
 # -------------------------------------------------------------------------------------------------------------- softmax
 def explore_softmax(function: Callable) -> LiveFigure:
-    """Show your `softmax(x, dim)` on four scores that a slider makes as large as 10,000."""
+    """Show your `softmax(x, dim)` on four scores; a slider makes them as large as 10,000."""
     pattern = torch.tensor([1.0, 0.9, 0.5, -1.0])
 
     def measure(power: float) -> tuple[list[str], np.ndarray, str]:
@@ -292,7 +292,8 @@ def head_viewer(model: DecoderOnly, tokenizer: WordTokenizer, text: str, layer: 
     """Show the attention weights of every head of a trained model for one text, at first those of the last token.
 
     Args:
-        text: the beginning of a story; `<bos>` is put in front of it. layer, head: where to start, counted from 0.
+        text: the beginning of a story, without `<bos>`, which is added.
+        layer, head: the ones shown first, counted from 0.
     """
     ids = tokenizer.encode(text, end=False)
     tokens = [tokenizer.tokens[i] for i in ids]

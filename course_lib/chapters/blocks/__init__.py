@@ -1,1 +1,1 @@
-"""Residuals and blocks: what teaches this chapter."""
+"""Residuals and blocks: the code of this chapter."""

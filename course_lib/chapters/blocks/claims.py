@@ -1,4 +1,4 @@
-"""Chapter 8 measured: skips and gradients, the two places of the norm, warm-up, depth."""
+"""Chapter 8's claims: residual connections and gradients, the position of the norm, warm-up, and depth."""
 
 import math
 import statistics
@@ -21,27 +21,28 @@ from course_lib.tinytown import Batches, WordTokenizer
 from course_lib.training import TrainingDiverged, train
 
 SEEDS = (0, 1, 2)
-STEPS = 80  # of a small training run
+STEPS = 80  # updates of a small training run
 STACKS = tuple(range(20))  # seeds of the stacks of one layer
-DEPTH, DIM = 50, 64  # a stack of one layer
-NARROW, N_NARROW = 4, 200  # features of a narrow stack, and how many of them are drawn
+DEPTH, DIM = 50, 64  # layers and features of such a stack
+NARROW, N_NARROW = 4, 200  # features of a narrow stack, and the number of narrow stacks
 ARRANGEMENTS = ("pre-norm", "post-norm", "no norm", "no residual")
 PARTS = ("q_proj", "k_proj", "v_proj", "up_proj")  # matrices of a block whose gradients are compared
-RATES = (0.0025, 0.005, 0.01, 0.04)  # peak learning rates of every arm; 0.005 suits post-norm from large weights
-LOWER_RATES = (0.001, 0.004, 0.016)  # of eight blocks, some of them without residuals
-NAMES = {"xavier": "large", "gpt2": "small"}  # initial weights, as in `start_with`, and what we call them
+RATES = (0.0025, 0.005, 0.01, 0.04)  # peak learning rates in all settings; 0.005 suits post-norm with large weights
+LOWER_RATES = (0.001, 0.004, 0.016)  # rates for eight blocks, some of them without residuals
+NAMES = {"xavier": "large", "gpt2": "small"}  # initial weights, as in `start_with`, and our names for them
 ORDERS_AND_STARTS = tuple(product(("post-norm", "pre-norm"), NAMES))
 WARM_UPS = (0.0, 0.1, 0.5)  # fractions of the steps over which the rate rises
-WITHOUT_WARM_UP = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16)  # rates that are tried without one
+WITHOUT_WARM_UP = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16)  # rates that we try without one
 
 
 # ------------------------------------------------------------------------------------------------- a stack of one layer
 def tanh_gradients(
     depth: int, skip: bool, gain: float = 1.0, scale: float = 1.0, seed: int = 0, dim: int = DIM
 ) -> list[float]:
-    """Norm of the gradient at the input of each layer, first layer first; the loss is the sum of the last output.
+    """Return the norm of the gradient at the input of each layer, first layer first. The loss is the sum of the last
+    output.
 
-    A layer is scale · tanh(gain · (W x + b)), with x added to it if skip; W and b as `nn.Linear` starts them.
+    A layer is scale · tanh(gain · (W x + b)), and with `skip` x is added. W and b are initialized as in `nn.Linear`.
     """
     rng = torch.Generator().manual_seed(seed)
     bound = 1 / math.sqrt(dim)
@@ -58,13 +59,13 @@ def tanh_gradients(
 
 
 def arrives(gain: float, skip: bool, seeds: Sequence[int] = STACKS, scale: float = 1.0) -> tuple[float, ...]:
-    """Gradient at the input of 50 layers over the gradient at the loss, for each stack. A 1 for each of 64 features is
-    sent, a vector of length √64."""
+    """Return for each stack of 50 layers the gradient at its input, divided by the gradient at the loss. The latter is
+    a 1 for each of 64 features, a vector of length √64."""
     return tuple(tanh_gradients(DEPTH, skip, gain, scale, seed)[0] / math.sqrt(DIM) for seed in seeds)
 
 
 def vanishing_verdict(width: float) -> str:
-    """Find the weights that leave the gradient between a tenth and ten times its size (median of the stacks).
+    """Find the weights for which the gradient stays between a tenth and ten times its size (median of the stacks).
 
     confirmed: of the weights that keep the gradient within a factor of ten, the largest are at most twice the smallest
     depends: the largest are two to ten times the smallest
@@ -116,7 +117,7 @@ def vanishing() -> Measurement:
 
 
 def unchanged_verdict(whole: float, divided: float) -> str:
-    """Compare the gradient at the first layer with that at the last, with branches as they are and divided by √50.
+    """Compare the gradient at the first layer with that at the last, with branches unscaled and divided by √50.
 
     confirmed: with either size of the branches, the gradient at the first layer is 0.8 to 1.25 times the gradient at
         the last (median)
@@ -159,8 +160,9 @@ def unchanged() -> Measurement:
 
 
 def two_matrix_gradients(gain: float, seed: int = 0, depth: int = DEPTH, dim: int = DIM) -> tuple[float, float]:
-    """Gradients in a stack with skips whose branch is W_2 tanh(W_1 x), both matrices as `nn.Linear` draws them, times
-    gain: at the input of the first layer, and at its W_1. The loss is the sum of the last output."""
+    """Return the gradients in a stack with skips at the input of the first layer, and at its W_1. The branch is W_2
+    tanh(W_1 x), with both matrices initialized as in `nn.Linear`, times gain. The loss is the sum of the last
+    output."""
     rng = torch.Generator().manual_seed(seed)
     bound = gain / math.sqrt(dim)
     x = torch.randn(1, dim, generator=rng, requires_grad=True)
@@ -174,9 +176,9 @@ def two_matrix_gradients(gain: float, seed: int = 0, depth: int = DEPTH, dim: in
 
 
 def guarantee_verdict(at_input: float, narrow: float, at_weights: float) -> str:
-    """Take untrained stacks of 50 layers with skips.
+    """Test untrained stacks of 50 layers with skips.
 
-    at_input: the smallest part of the gradient that arrives at the input of any stack of 64 features.
+    at_input: the smallest fraction of the gradient that arrives at the input of any stack of 64 features.
     narrow: the fraction of the stacks of 4 features at whose input at least half of the gradient arrives.
     at_weights: the gradient at the first matrix of the first branch with weights × 0.001, divided by the same with
     usual weights.
@@ -210,7 +212,7 @@ def guarantee_verdict(at_input: float, narrow: float, at_weights: float) -> str:
     seeds=STACKS[:5],
 )
 def guarantee() -> Measurement:
-    """What arrives at the input of wide and of narrow stacks, and at the first layer's inner matrix."""
+    """Measure the gradient at the input of wide and of narrow stacks, and at the first layer's inner matrix."""
     wide = [factor for gain in (0.001, 0.1, 1.0, 3.0) for factor in arrives(gain, skip=True, seeds=STACKS[:5])]
     without = statistics.median(arrives(1.0, skip=False, seeds=STACKS[:5]))
     narrow = [tanh_gradients(DEPTH, True, seed=seed, dim=NARROW)[0] / math.sqrt(NARROW) for seed in range(N_NARROW)]
@@ -242,8 +244,10 @@ def guarantee() -> Measurement:
 # ----------------------------------------------------------------------------------------------- untrained real blocks
 @dataclass(frozen=True)
 class StackProfile:
-    """Untrained blocks, one entry per block: std of the stream after it, norm of the loss's gradient there, and norm
-    of the gradient at each of its PARTS. cosine: mean over pairs of tokens, after the last block.
+    """Describe untrained blocks, with one entry per block.
+
+    The entries: the standard deviation of the stream after the block, the norm of the loss's gradient there, and the
+    norm of the gradient at each of its PARTS. cosine: mean over pairs of tokens, after the last block.
     """
 
     std: list[float]
@@ -253,12 +257,12 @@ class StackProfile:
 
     @property
     def weight_gradient(self) -> list[float]:
-        """Norm of the gradient at the first matrix of each block's feed-forward network."""
+        """Return the norm of the gradient at the first matrix of each block's feed-forward network."""
         return self.part_gradients["up_proj"]
 
 
 def rearrange(model: DecoderOnly, arrangement: str) -> DecoderOnly:
-    """The same blocks without norms ("no norm"), or without x + ("no residual"); otherwise as they are."""
+    """Return the same blocks without norms ("no norm"), without x + ("no residual"), or unchanged."""
     for block in model.blocks:
         if arrangement == "no norm":
             block.norm1, block.norm2 = nn.Identity(), nn.Identity()
@@ -268,23 +272,25 @@ def rearrange(model: DecoderOnly, arrangement: str) -> DecoderOnly:
 
 
 def without_residual(block: TransformerBlock, x: Tensor, mask=None, context_cache=None, **who) -> Tensor:
-    """Return what a pre-norm decoder block makes of x if a branch's answer takes the place of the stream."""
+    """Return the output of a pre-norm decoder block if the output of each branch replaces the stream."""
     x = block.attention(block.norm1(x), mask=mask, is_causal=block.is_causal, **who)
     return block.feed_forward(block.norm2(x))
 
 
 def xavier(blocks: Iterable[TransformerBlock], gain: float = 1.0) -> None:
-    """Start the matrices of the blocks as the original Transformer's code did (Glorot & Bengio 2010), times `gain`."""
+    """Initialize the matrices of the blocks as in the original Transformer's code (Glorot & Bengio 2010), times
+    `gain`."""
     for module in nn.ModuleList(blocks).modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight, gain)
 
 
 def own_token_first(blocks: Iterable[TransformerBlock]) -> None:
-    """Start every attention so that each token attends to itself above all, and passes on a rotation of itself.
+    """Initialize every attention so that each token attends mostly to itself and passes on a rotation of itself.
 
-    W_Q = W_K = 2 · I make a token's score with itself about 16, and the others about 0 ± 4. Source: the idea is that of
-    He et al. 2023, "Deep Transformers without Shortcuts"; these matrices are ours.
+    With W_Q = W_K = 2 · I, a token's score with itself is about 16, and its other scores are about 0 ± 4.
+
+    Source: the idea is from He et al. 2023, "Deep Transformers without Shortcuts"; these matrices are ours.
     """
     with torch.no_grad():
         for block in blocks:
@@ -295,8 +301,8 @@ def own_token_first(blocks: Iterable[TransformerBlock]) -> None:
 
 
 def start_with(model: DecoderOnly, start: str, gain: float = 1.0) -> None:
-    """Draw the weights of the blocks anew: "gpt2" leaves them (see `gpt.initialize`), "xavier", times gain, or "own
-    token": Xavier's, with `own_token_first`."""
+    """Initialize the weights of the blocks again. start: "gpt2" keeps them (see `gpt.initialize`), "xavier" uses
+    Xavier's times gain, and "own token" uses Xavier's with `own_token_first`."""
     if start != "gpt2":
         xavier(model.blocks, gain)
     if start == "own token":
@@ -304,7 +310,7 @@ def start_with(model: DecoderOnly, start: str, gain: float = 1.0) -> None:
 
 
 def small_model(arrangement: str, n_layers: int, vocab_size: int) -> DecoderOnly:
-    """A decoder of width 32 with RoPE, two heads, in one of the ARRANGEMENTS."""
+    """Return a decoder of width 32 with RoPE and two heads, in one of the ARRANGEMENTS."""
     config = TransformerConfig(
         vocab_size=vocab_size,
         d_model=32,
@@ -320,10 +326,10 @@ def small_model(arrangement: str, n_layers: int, vocab_size: int) -> DecoderOnly
 def stack_profile(
     arrangement: str, depth: int, gain: float = 1.0, seed: int = 0, start: str = "xavier"
 ) -> StackProfile:
-    """Sizes in an untrained stack, on tokens and targets drawn at random.
+    """Return the sizes in an untrained stack, for random tokens and targets.
 
-    arrangement: one of ARRANGEMENTS. start, gain: as in `start_with`. The token vectors have variance 1, so that the
-    stream starts at 1.
+    arrangement: one of ARRANGEMENTS. start, gain: as in `start_with`. The token vectors have variance 1, so the stream
+    starts at 1.
     """
     torch.manual_seed(seed)
     model = small_model(arrangement, depth, vocab_size=64)
@@ -349,8 +355,9 @@ def stack_profile(
 
 
 def beside_an_encoder(order: str, depth: int, seed: int = 0) -> list[float]:
-    """Return, for each block of an untrained decoder beside an encoder of the same depth, the norm of the gradient at
-    the first matrix of its feed-forward network; the rest as in `stack_profile`. order: "pre" or "post"."""
+    """Return the norm of the gradient at the first matrix of the feed-forward network, for each block of an untrained
+    decoder that attends to an encoder of the same depth. Everything else is as in `stack_profile`. order: "pre" or
+    "post"."""
     torch.manual_seed(seed)
     config = TransformerConfig(
         vocab_size=64,
@@ -373,7 +380,8 @@ def beside_an_encoder(order: str, depth: int, seed: int = 0) -> list[float]:
 
 
 def first_over_last(order: str, depth: int, encoder: bool) -> list[float]:
-    """Return, for each seed, the gradient of the first block's weights over the last one's. order: "pre" or "post"."""
+    """Return for each seed the gradient of the first block's weights divided by the last one's. order: "pre" or
+    "post"."""
     norms = (
         beside_an_encoder(order, depth, seed)
         if encoder
@@ -413,7 +421,7 @@ def post_norm_verdict(alone: list[float], beside: list[float], shallow: list[flo
     seeds=SEEDS,
 )
 def post_norm_gradient() -> Measurement:
-    """First block's gradient over the last one's, at the first matrix of the feed-forward network, before training."""
+    """Measure the first block's gradient over the last one's, at the first feed-forward matrix, before training."""
     alone, beside, shallow = (
         [statistics.median(first_over_last(order, depth, encoder)) for order in ("post", "pre")]
         for depth, encoder in ((18, False), (18, True), (6, True))
@@ -468,7 +476,7 @@ def why_residual_verdict(ratios: list[float]) -> str:
     seeds=SEEDS,
 )
 def why_residual() -> Measurement:
-    """Gradient of four matrices of each block without residuals, over that with them, before training."""
+    """Measure the gradient of four matrices of each block without residuals, over that with them, before training."""
     ratios: dict[str, list[float]] = {part: [] for part in PARTS}
     cosines = []
     for depth in (8, 24):
@@ -500,7 +508,7 @@ def why_residual() -> Measurement:
 
 # ------------------------------------------------------------------------------------------------- small training runs
 def frequency_loss() -> float:
-    """Nats per token of a model that knows how frequent each word is, and nothing else: the unigram entropy."""
+    """Return the nats per token of a model that knows only how frequent each word is: the unigram entropy."""
     shares = tinytown_ids().bincount() / len(tinytown_ids())
     return -torch.xlogy(shares, shares).sum().item()
 
@@ -509,7 +517,7 @@ def frequency_loss() -> float:
 def training_losses(
     arrangement: str, n_layers: int, peak: float, warmup: int, start: str = "gpt2", seed: int = 0, steps: int = STEPS
 ) -> tuple[float, ...]:
-    """Loss of every step of one small run on Tinytown. start: as in `start_with`."""
+    """Return the loss of every step of one small run on Tinytown. start: as in `start_with`."""
     tokenizer = WordTokenizer()
     torch.manual_seed(seed)
     model = small_model(arrangement, n_layers, len(tokenizer))
@@ -528,7 +536,7 @@ def trained(arrangement: str, n_layers: int, warmup: float, start: str, steps: i
 
 
 def learned(loss: float) -> bool:
-    """Has the model learnt more than how frequent each word is? Half a nat less says yes, whatever the batch."""
+    """Return whether the model has learned more than word frequencies. Half a nat is enough, whatever the batch."""
     return loss < frequency_loss() - 0.5
 
 
@@ -562,7 +570,7 @@ def no_residual_verdict(usual: list[float], designed: list[float], frequencies: 
     seeds=SEEDS,
 )
 def no_residual(size: Size) -> Measurement:
-    """Final losses of eight blocks with and without residuals, from two initializations."""
+    """Measure the final losses of eight blocks with and without residuals, for two initializations."""
     steps = size.steps(STEPS)
     best = {
         (arrangement, start): at_best_rate(partial(trained, arrangement, 8, 1 / 6, start, steps), LOWER_RATES, SEEDS)
@@ -628,7 +636,7 @@ def warmup_verdict(
     seeds=SEEDS,
 )
 def warmup(size: Size) -> Measurement:
-    """What leaving the warm-up out costs, in nats."""
+    """Measure how many nats it costs to leave the warm-up out."""
     steps = size.steps(STEPS)
     losses = {
         (order, start): [
@@ -650,10 +658,10 @@ def warmup(size: Size) -> Measurement:
 
 
 def warm_up_rows(finding: Finding) -> list[tuple[str | float, ...]]:
-    """Return what `warmup` found, a row for each arm: its name, the mean final loss for each of the WARM_UPS, and by
-    how much the longest of them lowers the loss of each seed."""
+    """Return the result of `warmup`, with a row for each setting: its name, the mean final loss for each of the
+    WARM_UPS, and the nats by which the longest warm-up lowers the loss of each seed."""
     losses = torch.tensor(finding.values).view(len(ORDERS_AND_STARTS), len(WARM_UPS), len(SEEDS))
-    saved = losses[:, 0] - losses[:, -1]  # (arms, seeds)
+    saved = losses[:, 0] - losses[:, -1]  # (settings, seeds)
     return [
         (f"{order}, {NAMES[start]} weights", *means, ", ".join(f"{each:.1f}" for each in of_seeds))
         for (order, start), means, of_seeds in zip(ORDERS_AND_STARTS, losses.mean(dim=2).tolist(), saved.tolist())
@@ -691,7 +699,7 @@ def large_rates_verdict(rates: Mapping[str, float], runs: Mapping[str, int]) -> 
 
 
 def which_learn(arrangement: str, start: str, steps: int) -> dict[float, int]:
-    """Train four blocks without a warm-up at six rates: rate -> how many of the seeds learn."""
+    """Train four blocks without a warm-up at six rates. Return rate -> the number of seeds that learn."""
     return {
         rate: sum(learned(trained(arrangement, 4, 0.0, start, steps, rate, seed)) for seed in SEEDS)
         for rate in WITHOUT_WARM_UP
@@ -699,9 +707,9 @@ def which_learn(arrangement: str, start: str, steps: int) -> dict[float, int]:
 
 
 def largest_rate(learn: Mapping[float, int]) -> float:
-    """Return the rate up to which every seed learns, in `which_learn`, from the smallest at which all do; 0 for none.
+    """Return the largest rate up to which every seed learns, in the result of `which_learn`; 0 if there is none.
 
-    A larger rate at which they learn again does not count.
+    We count from the smallest rate at which all learn. A larger rate at which they learn again does not count.
     """
     largest = 0.0
     for rate, number in sorted(learn.items()):
@@ -731,7 +739,7 @@ def largest_rate(learn: Mapping[float, int]) -> float:
     seeds=SEEDS,
 )
 def large_rates(size: Size) -> Measurement:
-    """The largest rate up to which four blocks learn without a warm-up, and how many runs learn at any of six."""
+    """Find the largest rate up to which four blocks learn without a warm-up, and how many runs learn at six rates."""
     steps = size.steps(STEPS)
     learn = {
         f"{order.removesuffix('-norm')}_{NAMES[start]}": which_learn(order, start, steps)
@@ -763,12 +771,12 @@ def large_rates(size: Size) -> Measurement:
 
 
 def _half(number: float) -> str:
-    """To the nearest half: what a short training run says on every machine."""
+    """Round to the nearest half, so that a short training run gives the same text on every machine."""
     return f"{round(2 * number) / 2:g}"
 
 
 def _short(number: float) -> str:
-    """One digit, or a whole number. Below 1e-5 the rounding errors of float32 decide about the digit."""
+    """Round to one digit, or to a whole number. Below 1e-5, float32's rounding errors determine the digit."""
     return f"{number:.0f}" if number > 1 else f"{number:.1g}" if number >= 1e-5 else "below 1e-5"
 
 

@@ -1,4 +1,5 @@
-"""Figures of chapter 8: the residual stream of one token, where the norm stands, gradients through a stack, losses."""
+"""Figures of chapter 8: one token's residual stream, the position of the norm, gradients through a stack, and
+losses."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,17 +13,17 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from course_lib.live.drawing import Drawing, headline, new_figure, new_panels
 from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, WIDE
 
-LOWEST, HIGHEST = 1e-40, 1e30  # what a logarithmic axis here can show; smaller and larger numbers stand at its edge
+LOWEST, HIGHEST = 1e-40, 1e30  # limits of a logarithmic axis here; other numbers are drawn at its edge
 
 
 def ticks(n: int) -> list[int]:
-    """Whole numbers for an axis from 1 to n: at most ten or so, the last among them."""
+    """Return whole numbers for an axis from 1 to n: about ten at most, including n."""
     step = next(step for step in (1, 2, 5, 10, 20) if n <= 10 * step)
     return [1, *range(step, n + 1, step)] if step > 1 else list(range(1, n + 1))
 
 
 def power(number: float) -> str:
-    """A number as people read it: 0.35, 12, or 3e-12; "too large for float32" if it is not finite."""
+    """Return a number as people write it: 0.35, 12, or 3e-12; "too large for float32" if it is not finite."""
     if not np.isfinite(number):
         return "too large for float32"
     if number == 0 or 0.01 <= abs(number) < 10_000:
@@ -35,11 +36,12 @@ def power(number: float) -> str:
 def residual_stream(
     sizes: Sequence[float], attention: Sequence[float], feed_forward: Sequence[float], token: str
 ) -> Figure:
-    """One token's vector on its way through pre-norm blocks, as a line to which two branches per block add.
+    """Draw one token's vector in pre-norm blocks, as a line to which each block's two branches add.
 
     Args:
-        sizes: length of the vector before the first block and after each. attention, feed_forward: length of what the
-            branch adds to it in each block. token: whose vector it is.
+        sizes: length of the vector before the first block and after each block.
+        attention, feed_forward: length of the vector that the branch adds in each block.
+        token: the token.
     """
     n_blocks = len(attention)
     figure, axes = new_figure(WIDE, 3.9)
@@ -76,9 +78,9 @@ def residual_stream(
     return figure
 
 
-# ------------------------------------------------------------------------------------------------ where the norm stands
+# --------------------------------------------------------------------------------------------- the position of the norm
 def block_diagram() -> Figure:
-    """A pre-norm and a post-norm block as boxes: which of them are on the residual path."""
+    """Draw a pre-norm and a post-norm block as boxes, to show which boxes are on the residual path."""
     figure, (left, right) = new_panels(WIDE, 4.9, 2)
     for axes, pre, name in (
         (left, True, "pre-norm: the residual path is clear"),
@@ -128,7 +130,7 @@ def _arrow(axes: Axes, *corners: tuple[float, float]) -> None:
 # ------------------------------------------------------------------------------------------- gradients through n layers
 @dataclass
 class GradientByLayer(Drawing):
-    """Size of the gradient at the input of every layer, with and without x +; entry 0 belongs to the first layer."""
+    """Draw the size of the gradient at the input of every layer, with and without x +. Entry 0 is the first layer."""
 
     with_skip: Sequence[float]
     without: Sequence[float]
@@ -142,7 +144,7 @@ class GradientByLayer(Drawing):
         (self.skip,) = axes.plot([], [], "s-", color=BLUE, markersize=4)
         (self.plain,) = axes.plot([], [], "o-", color=ORANGE, markersize=4)
         self.names = [axes.text(0, 1, name, fontsize=FONT, color=INK, va="center") for name in ("x + F(x)", "F(x)")]
-        axes.set_position((0.11, 0.14, 0.87, 0.74))  # fixed: room for 1e-40 beside the axis, whatever is drawn
+        axes.set_position((0.11, 0.14, 0.87, 0.74))  # fixed: room for 1e-40 next to the axis, whatever is drawn
         figure.set_layout_engine(None)
         return figure
 
@@ -150,7 +152,7 @@ class GradientByLayer(Drawing):
         axes, depth = self.axes, len(self.with_skip)
         rows = [np.clip(np.asarray(row, dtype=float), None, HIGHEST) for row in (self.with_skip, self.without)]
         for line, row in zip((self.skip, self.plain), rows):
-            line.set_data(np.arange(1, depth + 1)[row > 0], row[row > 0])  # 0 has no place on a logarithmic axis
+            line.set_data(np.arange(1, depth + 1)[row > 0], row[row > 0])  # a logarithmic axis has no 0
         axes.set_xlim(1 - 0.03 * depth - 0.2, depth * 1.14 + 1.2)
         axes.set_xticks(ticks(depth))
         positive = np.concatenate([row[row > 0] for row in rows] + [np.ones(1)])
@@ -169,7 +171,8 @@ class GradientByLayer(Drawing):
 # ----------------------------------------------------------------------------------------------- streams of real blocks
 @dataclass
 class GradientByDepth(GradientByLayer):
-    """Size of the gradient at the input of whole stacks, with and without x +; depths: the layers of each stack."""
+    """Draw the size of the gradient at the input of entire stacks, with and without x +; depths: layers of each
+    stack."""
 
     depths: Sequence[int]
     title: str
@@ -183,9 +186,9 @@ class GradientByDepth(GradientByLayer):
 
 @dataclass
 class StackProfile(Drawing):
-    """Untrained blocks: standard deviation of the stream after each, and size of the gradient there, as two panels.
+    """Draw the stream's standard deviation after each untrained block, and its gradient there, as two panels.
 
-    name: of the arrangement, for the title.
+    name: the arrangement's name, for the title.
     """
 
     std: Sequence[float]
@@ -238,7 +241,7 @@ def loss_curves(
     smooth: int = 10,
     baseline_name: str = "word frequencies alone",
 ) -> Figure:
-    """Training loss over steps, one line per run, running means; dotted: a loss to compare with."""
+    """Draw the training loss over steps, one line per run, as running means; dotted: a loss to compare with."""
     figure, axes = new_figure(WIDE, 4.0)
     styles = zip((BLUE, ORANGE, GREEN, PURPLE), ("-", "--", "-.", ":"))
     ends = []
@@ -249,7 +252,7 @@ def loss_curves(
     steps = max(map(len, curves.values()))
     axes.plot([0, steps], [baseline, baseline], color=GREY, linestyle=":")
     axes.text(steps * 0.99, baseline + 0.08, baseline_name, ha="right", fontsize=FONT - 1, color=INK)
-    low, high = max(0.0, min(end for end, _ in ends) - 0.5), max(6.0, baseline + 1)  # a run may begin far above
+    low, high = max(0.0, min(end for end, _ in ends) - 0.5), max(6.0, baseline + 1)  # a run may begin far above this
     for (_, name), height in zip(ends, spread([end for end, _ in ends], 0.07 * (high - low))):
         axes.text(steps * 1.02, height, name, fontsize=FONT, color=INK, va="center")
     axes.set(xlim=(0, steps * 1.34), ylim=(low, high), xlabel="step")
@@ -260,7 +263,7 @@ def loss_curves(
 
 
 def spread(places: Sequence[float], gap: float) -> list[float]:
-    """The same places, moved apart until neighbours are at least `gap` from each other; their order stays."""
+    """Return the same values, moved until neighbours are at least `gap` apart, in the same order."""
     order = np.argsort(places)
     moved = np.array(places, dtype=float)
     for _ in range(200):

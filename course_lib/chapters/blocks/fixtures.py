@@ -1,4 +1,4 @@
-"""What answers of chapter 8 are given that is no plain data, and how they are used: see `grading/fixtures.py`."""
+"""How the tests of chapter 8 build arguments that are not plain data, and use an answer: see `grading/fixtures.py`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,22 +9,23 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 
 def affine(scale: float, shift: float) -> Callable:
-    """x · scale + shift, a part of a block that one can follow on paper."""
+    """Return x · scale + shift as a function, a part of a block that you can follow on paper."""
     return lambda x: x * scale + shift
 
 
 def feed_forward(W_up: Tensor, W_down: Tensor) -> Callable:
-    """Two layers with a ReLU between them, a function of x (..., D)."""
+    """Return two layers with a ReLU between them, as a function of x (..., D)."""
     return lambda x: (x @ W_up).relu() @ W_down
 
 
 def own_layer_norm(gain: Tensor, shift: Tensor) -> Callable:
-    """A LayerNorm with these parameters, a function of x (..., D)."""
+    """Return a LayerNorm with these parameters, as a function of x (..., D)."""
     return lambda x: nn.functional.layer_norm(x, gain.shape, gain, shift)
 
 
 class _SmallStack(nn.Module):
-    """Blocks of causal one-head attention and a feed-forward network, in either order of the norms, on token ids."""
+    """Apply blocks of causal one-head attention and a feed-forward network to token ids, in either order of the
+    norms."""
 
     def __init__(self, vocab_size, d_model, n_blocks, pre_norm):
         super().__init__()
@@ -64,7 +65,7 @@ class _SmallStack(nn.Module):
 
 
 def small_stack(sizes: dict, seed: int) -> nn.Module:
-    """An untrained model of some blocks, model(ids, targets) -> (logits, loss), with Xavier's weights from a seed."""
+    """Return an untrained model with a few blocks and Xavier's weights: model(ids, targets) -> (logits, loss)."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = _SmallStack(**sizes)
@@ -77,9 +78,12 @@ def small_stack(sizes: dict, seed: int) -> nn.Module:
 
 
 def trained_both(answer, pre, post, inputs, targets, learning_rate):
-    """What is reported of the training of two models: for each how many losses, those that rounding does not move, the
-    mean of the last three, how many of its parameters have moved, whether an optimizer met a gradient that was altered
-    after `backward`, and what torch's optimizers did; or what was reported instead. Losses count no further than 10."""
+    """Return a report on the training of two models, or the answer's result if it has another form.
+
+    For each model the report has the number of losses, the losses that rounding does not change, the mean of the last
+    three, the number of parameters that have moved, whether a gradient was altered between `backward` and a step, and
+    the steps of torch's optimizers. Losses above 10 count as 10.
+    """
     models = {"pre": pre, "post": post}
     start = {name: [parameter.detach().clone() for parameter in model.parameters()] for name, model in models.items()}
     with _Steps(learning_rate, *models.values()) as steps:
@@ -106,14 +110,16 @@ def trained_both(answer, pre, post, inputs, targets, learning_rate):
     return summary
 
 
-# The losses that are judged one by one. At chance, where post-norm stays, rounding moves a loss by up to 0.03.
+# The losses that are compared one by one. At chance, where post-norm stays, rounding changes a loss by up to 0.03.
 FOLLOWED = {"pre": None, "post": 4}
 SETTINGS = ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize")
 
 
 class _Steps:
-    """Notes what torch's optimizers do: in `altered` the parameters whose gradient at a step is not what `backward` has
-    left there, and for each parameter its steps in `counts`, and in `settings` what is not AdamW's with the given rate.
+    """Record the steps of torch's optimizers.
+
+    altered: the parameters whose gradient at a step is not the one from `backward`. counts: the number of steps for
+    each parameter. settings: those that differ from AdamW's with the given learning rate.
     """
 
     def __init__(self, learning_rate, *models):
@@ -148,6 +154,6 @@ class _Steps:
 
 
 def _is_the_same(setting, usual) -> bool:
-    """Are two settings of an optimizer equal, be they numbers, pairs or tensors?"""
+    """Return whether two settings of an optimizer are equal, whether they are numbers, pairs or tensors."""
     one, other = (torch.as_tensor(each, dtype=torch.float64) for each in (setting, usual))
     return torch.allclose(one, other, rtol=1e-6, atol=0.0)

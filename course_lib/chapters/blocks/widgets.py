@@ -20,7 +20,8 @@ Profile = tuple[list[float], list[float], str]  # stream after each block, gradi
 
 # ------------------------------------------------------------------------------------------- gradients through n layers
 def depth_slider() -> LiveFigure:
-    """Layers scale · tanh(gain · (W x + b)), with and without x +: the gradient that arrives at each of them."""
+    """Show layers scale · tanh(gain · (W x + b)), with and without x +, and the gradient that arrives at each of
+    them."""
 
     @cache
     def measure(depth: int, gain: float, scale: float) -> tuple[list[float], list[float]]:
@@ -46,7 +47,8 @@ def depth_slider() -> LiveFigure:
 
 # ----------------------------------------------------------------------------------------------- streams of real blocks
 def stack_explorer(arrangement: str = "pre-norm") -> LiveFigure:
-    """Untrained Transformer blocks: the size of the stream and of its gradient, by block, for four arrangements."""
+    """Show untrained Transformer blocks: the size of the stream and of its gradient, by block, for four
+    arrangements."""
 
     @cache
     def measure(arrangement: str, depth: int, gain: float) -> StackProfile:
@@ -75,11 +77,12 @@ def stack_explorer(arrangement: str = "pre-norm") -> LiveFigure:
 
 # -------------------------------------------------------------------------------------------------- the learner's block
 def explore_block(function: Callable, arrangement: str) -> LiveFigure:
-    """Your block, stacked: untrained Transformer parts wired by your own function, beside the library's arrangement.
+    """Show your block, stacked: your function connects untrained Transformer parts. Next to it is the library's
+    arrangement.
 
     Args:
         function: `pre_norm_block` or `post_norm_block`, (x, attention, ffn, norm1, norm2) -> x.
-        arrangement: "pre-norm" or "post-norm", what it should be.
+        arrangement: the one it should have, "pre-norm" or "post-norm".
     """
 
     @cache
@@ -108,9 +111,10 @@ def explore_block(function: Callable, arrangement: str) -> LiveFigure:
 
 
 def _stacked(wire: Callable | None, arrangement: str, depth: int, gain: float) -> Profile:
-    """Spread of the stream after each block, and the gradient of the sum of the last stream, weighted at random.
+    """Return the stream's standard deviation after each block, and the gradient of a randomly weighted sum of the last
+    stream.
 
-    wire: what makes a block of four parts; unless given, the library's own block in this arrangement.
+    wire: the function that makes a block from four parts; by default the library's block in this arrangement.
     """
     nothing = [math.nan] * depth
     rng = torch.Generator().manual_seed(0)
@@ -150,14 +154,14 @@ def _stacked(wire: Callable | None, arrangement: str, depth: int, gain: float) -
     if weighted.requires_grad:
         try:
             gradients = torch.autograd.grad(weighted, streams, allow_unused=True)
-        except RuntimeError as error:  # the stream was overwritten, and the way back needs what stood there
+        except RuntimeError as error:  # the stream was overwritten, and the backward pass needs the old values
             return nothing, nothing, f"No gradient comes back through your blocks: {error}"
     sizes = [0.0 if gradient is None else gradient.double().norm().item() for gradient in gradients]
     return [stream.detach().double().std().item() for stream in streams], sizes, ""
 
 
 def explore_gradients(function: Callable) -> LiveFigure:
-    """Your `gradient_norms(weights, biases, x)` on stacks of 1 to 50 layers, drawn as `nn.Linear` starts them."""
+    """Show your `gradient_norms(weights, biases, x)` on stacks of 1 to 50 layers, initialized as in `nn.Linear`."""
     depths = [1, 2, 5, 10, 20, 30, 40, 50]
 
     @cache

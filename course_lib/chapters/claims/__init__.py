@@ -1,1 +1,1 @@
-"""Claims: what teaches this chapter."""
+"""Claims: the code of this chapter."""

@@ -1,4 +1,4 @@
-"""Figures of chapter 16: how a verdict is reached, a dozen claims with their figures, one claim as a card."""
+"""Figures of chapter 16: how a verdict is reached, twelve claims with their results, and one claim as a card."""
 
 import re
 import textwrap
@@ -12,7 +12,7 @@ from matplotlib.text import Text
 from course_lib.live.drawing import Drawing, new_figure
 from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, RED, WIDE
 
-# A verdict is a colour, a sign and a word: none of the three is needed to know it.
+# A verdict has a colour, a sign and a word. Any one of the three is enough to recognize it.
 MARKS = {
     "confirmed": (BLUE, "o"),
     "depends": (ORANGE, "D"),
@@ -25,9 +25,9 @@ MARKS = {
 def way_to_a_verdict(
     claim: str, control: str, threshold: str, values: Sequence[float], beside: float, at: float, unit: str, verdict: str
 ) -> Figure:
-    """Draw how an experiment settles a claim: what is stated before the run, what each seed gave, what follows.
+    """Draw how an experiment settles a claim: what is stated before the run, the value of each seed, and the verdict.
 
-    values: one for each seed. beside: what the control gave. at: the threshold, below which the claim would hold.
+    values: one value for each seed. beside: the control's value. at: the threshold; the claim holds below it.
     """
     figure, axes = new_figure(WIDE, 3.9)
     stated = (("the claim", claim), ("control", control), ("threshold", threshold))
@@ -74,9 +74,10 @@ SENTENCE = re.compile(r"(?<=[.)]) (?=[A-Z(])")  # between two sentences
 
 
 def headlines(rows: Sequence[tuple[str, str, str]], title: str, sources: Sequence[str] = ()) -> Figure:
-    """Draw some claims with what was found: (verdict, claim, finding) for each, in as many whole sentences as fit.
+    """Draw several claims with their results: (verdict, claim, finding) for each. A finding is cut after as many whole
+    sentences as fit.
 
-    sources: who says each claim; they go in grey below the claims.
+    sources: who made each claim, in grey below the claim.
     """
     figure, axes = new_figure(WIDE, 0.65 + (0.75 if sources else 0.6) * len(rows))
     for row, (verdict, claim, finding) in enumerate(rows):
@@ -110,13 +111,13 @@ def count(verdicts: Sequence[str], verdict: str) -> int:
 
 
 def overview_title(verdicts: Sequence[str]) -> str:
-    """Say how many of the claims got which verdict."""
+    """Return a sentence that says how many claims got each verdict."""
     told = {"depends": "depending on conditions", "not at this size": "undecided at this size"}
     counts = ((count(verdicts, verdict), told.get(verdict, verdict)) for verdict in MARKS)
     return f"{len(verdicts)} popular claims: " + ", ".join(f"{n} {verdict}" for n, verdict in counts if n)
 
 
-# The parts of a card: the word in front, lines allotted, letters in a line.
+# The parts of a card: its label, the number of lines reserved for it, and the number of letters in a line.
 PARTS = {
     "claim": ("the claim", 3, 78),
     "measured": ("measured", 5, 104),
@@ -132,9 +133,9 @@ LINE, GAP = 0.172, 0.1  # inches
 
 @dataclass
 class Card(Drawing):
-    """One claim as a page: the claim, what was measured, what follows; then the author's words and the test.
+    """Draw one claim as a page: the claim, the measurement and the conclusion, then the author's words and the test.
 
-    control and outcomes were stated before the run. outcomes: verdict -> when it would have been given.
+    `control` and `outcomes` were stated before the run. outcomes: verdict -> the condition for it.
     """
 
     claim: str
@@ -150,7 +151,7 @@ class Card(Drawing):
         heights = {part: lines * LINE * (1.25 if part == "claim" else 1) + GAP for part, (_, lines, _) in PARTS.items()}
         whole = sum(heights.values()) + 0.45
         figure, axes = new_figure(WIDE, whole)
-        figure.set_layout_engine(None)  # nothing jumps from claim to claim
+        figure.set_layout_engine(None)  # fixed positions: nothing moves from claim to claim
         axes.set_position((0, 0, 1, 1))
         axes.set(xlim=(0, 1), ylim=(0, 1))
         axes.axis("off")

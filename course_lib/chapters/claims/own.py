@@ -1,4 +1,4 @@
-"""An experiment of your own: what is still missing in it, what it finds, and a finished one."""
+"""A learner's own experiment: what it still lacks, its result, and a finished example."""
 
 import re
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Live figures of chapter 16: a list of all claims that can be filtered, and one claim with all that was measured."""
+"""Live figures of chapter 16: a list of all claims that can be filtered, and one claim with all its measurements."""
 
 import html
 import textwrap
@@ -15,7 +15,7 @@ from course_lib.live.figure import LiveFigure, as_html, dropdown, png
 from course_lib.live.page import publish
 
 SIGNS = {"confirmed": "●", "depends": "◆", "refuted": "✕", "not at this size": "▲", "by construction": "■"}
-# A dozen that are often heard, from embeddings to attention maps; with their figures they fit a picture.
+# Twelve popular claims, from embeddings to attention maps. Together with their results they fit in one picture.
 HEADLINES = (
     "embeddings.analogies",
     "masks.cheating",
@@ -31,7 +31,7 @@ HEADLINES = (
     "pretrained.weights_as_influence",
 )
 
-# Those of them in README.md's picture, whose claims and results a reader understands before the first chapter.
+# Those of them in the picture of README.md. A reader understands them before the first chapter.
 FOR_THE_README = (
     "heads.removal",
     "positions.sinusoids_reach",
@@ -42,27 +42,30 @@ FOR_THE_README = (
 
 
 class CardFigure(LiveFigure):
-    """A live figure whose picture is a page of words: a screen reader gets them all, and below the picture stands only
-    what the page does not say."""
+    """A live figure whose picture is a page of words. A screen reader reads them all, so the text below the picture has
+    only what the page does not say."""
 
     def _write(self) -> None:
         super()._write()
-        spoken = "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)"  # and not seen
+        spoken = "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)"  # invisible
         self._caption.value = f'<div role="status" style="{spoken}">{html.escape(self.text)}</div>'
 
     @property
     def still(self) -> str:
-        """The picture as HTML that needs no kernel, and below it what the picture does not say."""
+        """Return the picture as HTML that needs no kernel, with the additional words below it."""
         self.settle()
         return as_html(self._image.value, self.figure, self.text, f"<div>{html.escape(self.also_text)}</div>")
 
 
 def claim_explorer(findings: Mapping[str, Finding], first: str = "") -> CardFigure:
-    """Show a list of all claims, in the order of the course; the chosen one with its source, test, measurement and
+    """Show a list of all claims in the order of the course, and for the chosen claim its source, test, measurement and
     verdict.
 
-    findings: id of an experiment -> what it found, such as `recorded()`. first: the id that is chosen at first.
-    Errors: ValueError if there is none, or an id is unknown.
+    Args:
+        findings: id of an experiment -> its result, such as `recorded()`.
+        first: the id that is chosen at the beginning.
+
+    Errors: ValueError if there are no findings, or an id is unknown.
     """
     if not findings:
         raise ValueError("findings must hold at least one: give recorded()")
@@ -86,11 +89,13 @@ def claim_explorer(findings: Mapping[str, Finding], first: str = "") -> CardFigu
 
 
 class ClaimsTable(widgets.VBox):
-    """A table of all claims with their verdicts, filtered by verdict, chapter and words.
+    """Show a table of all claims with their verdicts, filtered by verdict, chapter and words.
 
-    findings: id of an experiment -> what it found, such as `recorded()`. Printed, it is short: how many of which
-    verdict in each chapter, and HEADLINES; the page keeps the whole table folded.
-    Errors: ValueError if there is none, or an id is unknown.
+    findings: id of an experiment -> its result, such as `recorded()`.
+    As text it is short: the number of claims with each verdict in each chapter, and HEADLINES. The page also
+    has the full table, folded.
+
+    Errors: ValueError if there are no findings, or an id is unknown.
     """
 
     def __init__(self, findings: Mapping[str, Finding]):
@@ -118,7 +123,7 @@ class ClaimsTable(widgets.VBox):
 
     @property
     def chosen(self) -> list[str]:
-        """Show the ids that pass the filter, in the order of the course."""
+        """Return the ids that pass the filter, in the order of the course."""
         words = self.words.value.casefold().split()
         return [
             id
@@ -149,7 +154,7 @@ class ClaimsTable(widgets.VBox):
 
     @property
     def still(self) -> str:
-        """Show the same as HTML that needs no kernel: the short list, and the whole one folded."""
+        """Return the same as HTML that needs no kernel: the short list, and the full one folded."""
         everything = _entries(self.findings, self.findings)
         short = _entries(self.findings, [id for id in HEADLINES if id in self.findings], brief=True)
         folded = f"<details><summary>All {len(self.findings)} claims</summary>{everything}</details>"
@@ -164,15 +169,16 @@ class ClaimsTable(widgets.VBox):
 
 
 def _searched(id: str, found: Finding) -> str:
-    """Show all of a claim that a search looks through."""
+    """Return all the text of a claim that a search looks through."""
     each = find(id)
     return f"{id} {each.claim} {each.source} {found.measured} {found.because} {found.rows}".casefold()
 
 
 def _entries(findings: Mapping[str, Finding], chosen: Iterable[str], brief: bool = False) -> str:
-    """Show the chosen claims as a table: verdict, claim and who says it, what was measured, could it have failed?
+    """Return the chosen claims as an HTML table: verdict, claim and author, measurement, and whether it could have
+    failed.
 
-    brief: without the measured numbers, which are hard to read outside their chapter.
+    brief: leave out the measured numbers, which are hard to understand outside their chapter.
     """
     rows = []
     for id in chosen:
@@ -200,19 +206,19 @@ CELL = "text-align:left;vertical-align:top;padding:.3em .6em;border-bottom:1px s
 
 
 def could_have_failed(each: Experiment) -> str:
-    """Say which other verdicts a measurement could have led to: "no" for what holds by construction."""
+    """Return which other verdicts were possible: "no" for a claim that holds by construction."""
     if not each.could_fail:
         return "no: it holds by construction"
     return "yes: " + ", ".join(f"{SIGNS[verdict]} {verdict}" for verdict in each.outcomes)
 
 
 def headline_rows(findings: Mapping[str, Finding], chosen: Iterable[str] = HEADLINES) -> list[tuple[str, str, str]]:
-    """Return (verdict, claim, what follows from its figures) of the chosen claims, as `headlines` draws them."""
+    """Return (verdict, claim, conclusion from its figures) for each chosen claim, as `headlines` needs them."""
     return [(findings[id].verdict, find(id).stated, findings[id].because) for id in chosen]
 
 
 def card(experiment: Experiment, found: Finding) -> Card:
-    """Return the card of a claim and what was found of it."""
+    """Return the card of a claim with its result."""
     return Card(
         claim=f"{experiment.stated} ({experiment.by})",
         measured=f"{found.measured}{experiment.drawn}",
@@ -226,7 +232,7 @@ def card(experiment: Experiment, found: Finding) -> Card:
 
 
 def by_chapter(findings: Mapping[str, Finding]) -> dict[str, list[str]]:
-    """Return the verdicts of each chapter's claims, "number · title" -> verdicts."""
+    """Return the verdicts of each chapter's claims: "number · title" -> verdicts."""
     chapters: dict[str, list[str]] = {}
     for id, found in findings.items():
         number = find(id).chapter
@@ -235,11 +241,11 @@ def by_chapter(findings: Mapping[str, Finding]) -> dict[str, list[str]]:
 
 
 def picture(path: Path = ASSETS / "claims.png") -> Path:
-    """Draw FOR_THE_README with what was found into a file."""
+    """Draw FOR_THE_README with the recorded results into a file, and return its path."""
     findings = recorded()
     title = overview_title([each.verdict for each in findings.values()])
     sources, rows = [find(id).by for id in FOR_THE_README], headline_rows(findings, FOR_THE_README)
-    # A false claim is answered by what was measured; for the others, the reason says more.
+    # For a false claim, the picture shows the measurement; for the others, the reason tells the reader more.
     rows = [
         (verdict, claim, f"{findings[id].measured}. {because}" if verdict == "refuted" else because)
         for id, (verdict, claim, because) in zip(FOR_THE_README, rows)

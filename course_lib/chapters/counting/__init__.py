@@ -1,1 +1,1 @@
-"""Parameter counting: what teaches this chapter."""
+"""Parameter counting: the code of this chapter."""

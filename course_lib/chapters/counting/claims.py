@@ -1,4 +1,4 @@
-"""Chapter 10's claims: sums over closed forms, each compared with a model that is actually built."""
+"""Chapter 10's claims: sums over closed forms, each compared with a model that is really built."""
 
 import statistics
 from dataclasses import replace
@@ -23,7 +23,7 @@ LLAMA_3_70B = replace(PRESETS["llama-3-8b"], d_model=8192, n_heads=64, n_layers=
 
 
 def built(config: TransformerConfig) -> int:
-    """Count the parameters of the decoder that config describes, in a model that has shapes and no numbers."""
+    """Count the parameters of the decoder that config describes, in a model that has shapes but no numbers."""
     with torch.device("meta"):
         return sum(parameter.numel() for parameter in DecoderOnly(config).parameters())
 

@@ -52,12 +52,12 @@ TABLES = {"token embedding": "token table", "position embedding": "position tabl
 
 
 def shown_as(component: str) -> str:
-    """Return what the chapter calls a component of the library's counts."""
+    """Return the chapter's name for a component of the library's counts."""
     return TABLES.get(component, component)
 
 
 def exact(value: int | float) -> str:
-    """Return every digit, up to what a line has room for: 124,439,808."""
+    """Return every digit of a number, for lines with enough room: 124,439,808."""
     return f"{value:,}" if abs(value) < 1e15 else f"{value:.3g}"
 
 
@@ -114,7 +114,8 @@ class ParameterBill(Drawing):
 
 
 class LabelledBar:
-    """One bar from 0 to 1, and below it evenly spaced labels, each tied to its segment by a line: nothing overlaps."""
+    """Draw one bar from 0 to 1 with evenly spaced labels below it. A line ties each label to its segment, so none
+    overlap."""
 
     def __init__(self, axes: Axes):
         axes.set_axis_off()
@@ -143,7 +144,7 @@ class LabelledBar:
 
 
 class StackedRows:
-    """A stacked bar for each name, a label in each part that is wide enough, the total at its end."""
+    """Draw a stacked bar for each name, a label in each part that is wide enough, and the total at its end."""
 
     def __init__(self, axes: Axes, names: Sequence[str]):
         axes.spines[:].set_visible(False)
@@ -193,7 +194,7 @@ def gpt_like(vocab_size: int, n_layers: int, d_model: int, tie_weights: bool) ->
 
 
 def three_shares(count: ParameterCount) -> dict[str, float]:
-    """Return the shares of the token tables (with the output head), of attention and of the feed-forward layers."""
+    """Return the fractions of the token tables (with the output head), of attention and of the feed-forward layers."""
     parts = count.by_component
     tables = parts["token embedding"] + parts["output head"]
     of = {"token tables": tables, "attention": parts["attention"], "feed-forward": parts["feed-forward"]}
@@ -202,7 +203,7 @@ def three_shares(count: ParameterCount) -> dict[str, float]:
 
 @dataclass
 class EmbeddingShare(Drawing):
-    """Shares of tables, attention and feed-forward layers against d_model, with the chosen d_model marked."""
+    """Draw the fractions of tables, attention and feed-forward layers over d_model, with the chosen d_model marked."""
 
     vocab_size: int
     n_layers: int
@@ -244,7 +245,7 @@ class EmbeddingShare(Drawing):
         at_the_end = curves[-1]
         heights = dict(zip(at_the_end, spread(list(at_the_end.values()), 0.16)))
         at_the_mark = dict(zip(here, spread(list(here.values()), 0.11)))
-        right = self.d_model > WIDTHS[len(WIDTHS) // 2]  # then the numbers are on the left of the mark
+        right = self.d_model > WIDTHS[len(WIDTHS) // 2]  # then the numbers are to the left of the mark
         for name in self.lines:
             self.lines[name].set_ydata([shares[name] for shares in curves])
             self.dots[name].set_data([self.d_model], [here[name]])
@@ -283,7 +284,7 @@ def spread(heights: Sequence[float], gap: float) -> list[float]:
 
 # ------------------------------------------------------------------------------------------------------- several models
 def model_shares(counts: Mapping[str, ParameterCount]) -> Figure:
-    """Draw one bar of equal length for each model, cut into its components; the total at its end."""
+    """Draw one bar of the same length for each model, divided into its components, with the total at its end."""
     figure, axes = new_figure(WIDE, 0.9 + 0.48 * len(counts))
     axes.spines[["left", "bottom"]].set_visible(False)
     axes.set(xlim=(0, 1.13), ylim=(len(counts) - 0.5, -0.5))
@@ -307,7 +308,7 @@ def model_shares(counts: Mapping[str, ParameterCount]) -> Figure:
 
 
 def model_shares_in_words(counts: Mapping[str, ParameterCount]) -> str:
-    """Return what `model_shares` shows, for readers who do not see it."""
+    """Return a description of `model_shares` for readers who do not see it."""
     totals = ", ".join(f"{short(count.total)} in {name}" for name, count in counts.items())
     parts = {name: three_shares(count) for name, count in counts.items()}
     lists = {
@@ -321,8 +322,8 @@ def model_shares_in_words(counts: Mapping[str, ParameterCount]) -> str:
 
 
 def towers(models: Mapping[str, TransformerConfig]) -> Figure:
-    """Draw each model as a tower, from its token embedding up to its last norm: every part as high as its share of the
-    parameters is large. All towers are equally high; the number of parameters stands above."""
+    """Draw each model as a tower, from its token embedding up to its last norm. The height of each part is its fraction
+    of the parameters. All towers have the same height, and the number of parameters is above them."""
     figure, axes = new_figure(WIDE, 5.6)
     axes.set(xlim=(0, len(models)), ylim=(-0.03, 1.14), xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
@@ -332,7 +333,7 @@ def towers(models: Mapping[str, TransformerConfig]) -> Figure:
 
 
 def _tower(axes: Axes, x: float, name: str, config: TransformerConfig) -> float:
-    """Draw one model at x, and return the share of its blocks."""
+    """Draw one model at x, and return the fraction of its blocks."""
     count, d, L, width = count_parameters(config), config.d_model, config.n_layers, 0.36
     part = {item: value / count.total for item, value in count.by_component.items()}
     tables, block = part["token embedding"] + part["position embedding"], (part["attention"] + part["feed-forward"]) / L
@@ -358,7 +359,7 @@ def _tower(axes: Axes, x: float, name: str, config: TransformerConfig) -> float:
 
 
 def _texts(name: str, share: float) -> list[str]:
-    """Return what may be written into a segment, from the longest."""
+    """Return the texts that a segment can have, from the longest to the shortest."""
     number = percent(share)
     return [f"{shown_as(name)} {number}", f"{BRIEF.get(name, name)} {number}", number]
 
@@ -366,7 +367,7 @@ def _texts(name: str, share: float) -> list[str]:
 # ---------------------------------------------------------------------------------------------------- an itemised count
 @dataclass
 class ItemisedBill(Drawing):
-    """Every component with its exact count, the total below; `yours` adds a bar for another total."""
+    """Draw every component with its exact count and the total below; `yours` adds a bar for another total."""
 
     count: ParameterCount
     title: str
@@ -393,7 +394,7 @@ class ItemisedBill(Drawing):
         values = [*self.count.by_component.values(), self.count.total, self.yours]
         for row, value in enumerate(values):
             share = 0 if value is None else value / self.count.total
-            width = min(max(share, 0), 1.15)  # a count far off runs to the edge; its number says how far
+            width = min(max(share, 0), 1.15)  # a bar that is far too long ends at the edge; its number is exact
             self.bars[row].set_width(width)
             self.texts[row].set_x(width + 0.01)
             self.texts[row].set_text(_amount(value, share if row < len(COLOURS) else None))

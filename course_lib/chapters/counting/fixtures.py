@@ -1,8 +1,8 @@
-"""What answers of chapter 10 are given that is no plain data: see `grading/fixtures.py`."""
+"""How the tests of chapter 10 build an argument that is not plain data: see `grading/fixtures.py`."""
 
 from course_lib.config import TransformerConfig
 
 
 def make_config(fields: dict) -> TransformerConfig:
-    """Return a TransformerConfig."""
+    """Return a TransformerConfig with these fields."""
     return TransformerConfig(**fields)

@@ -23,7 +23,7 @@ def train_one_step(config: TransformerConfig, ids: Tensor, way: str) -> dict[str
         way: "float32", "torch.autocast", or "16-bit weights" with a float32 master copy.
     """
     model = DecoderOnly(config)
-    updated: list[Tensor] = list(model.parameters())  # what the optimizer adds to
+    updated: list[Tensor] = list(model.parameters())  # the tensors that the optimizer updates
     if way == "16-bit weights":
         updated = [p.detach().clone().requires_grad_() for p in model.parameters()]
         model.bfloat16()
@@ -37,7 +37,7 @@ def train_one_step(config: TransformerConfig, ids: Tensor, way: str) -> dict[str
     optimizer.step()
     with torch.no_grad():
         for p, master in zip(model.parameters(), updated):
-            p.copy_(master)  # rounded to 16 bits, where p is
+            p.copy_(master)  # rounded to 16 bits, as p is
     moments = (state[key] for state in optimizer.state.values() for key in ("exp_avg", "exp_avg_sq"))
     return {
         "weights": size(model.parameters()),

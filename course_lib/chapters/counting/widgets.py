@@ -42,12 +42,12 @@ STYLES: dict[str, dict[str, Any]] = {
 
 
 def style_of(config: TransformerConfig) -> str:
-    """Return the style of STYLES that counts as this model does."""
+    """Return the style of STYLES that has the same count as this model."""
     return "llama" if config.activation == "swiglu" else "gpt"
 
 
 def settings(config: TransformerConfig) -> dict:
-    """Return the positions of the sliders of `parameter_bill` for a pre-norm decoder.
+    """Return the values of the sliders of `parameter_bill` for a pre-norm decoder.
 
     Errors: ValueError for another family, for post-norm, or for parts of two styles, which these sliders cannot show.
     """
@@ -72,7 +72,7 @@ def settings(config: TransformerConfig) -> dict:
 
 
 def config_of(d_model: int, ff_ratio: float, group: int, style: str, **fields) -> TransformerConfig:
-    """Return the config for these sliders. Heads have 8 features, since their number changes no count."""
+    """Return the config for these sliders. Heads have 8 features, because their number changes no count."""
     n_heads = d_model // 8
     more: dict[str, Any] = STYLES[style] | fields
     return TransformerConfig(
@@ -81,7 +81,7 @@ def config_of(d_model: int, ff_ratio: float, group: int, style: str, **fields) -
 
 
 class _Bill(LiveFigure):
-    """A live figure with a list of models to start from, and its sliders in two columns."""
+    """Show a live figure with a list of models to start from, and its sliders in two columns."""
 
     def __init__(self, models: Mapping[str, TransformerConfig], start: str, draw, controls, describe):
         self._models, self._loading = models, False
@@ -101,7 +101,7 @@ class _Bill(LiveFigure):
         )
         for i, control in enumerate(self._controls.values()):
             control.layout.width = "auto"
-            if not isinstance(control, widgets.Checkbox):  # the longest names of the two columns are not equally long
+            if not isinstance(control, widgets.Checkbox):  # the longest names of the two columns differ in length
                 control.style.description_width = ("110px", "130px")[i % 2]
         self.children = [self.model, columns, *self._shown]
 
@@ -123,11 +123,12 @@ class _Bill(LiveFigure):
 
 
 def parameter_bill(models: Mapping[str, TransformerConfig] = DECODERS, start: str = "gpt2") -> LiveFigure:
-    """Show sliders over a decoder's sizes: its parameters by component, memory to run and to train it, FLOPs of a
-    token.
+    """Show sliders for a decoder's sizes, with its parameters by component, the memory to run and to train it, and the
+    FLOPs of a token.
 
     Args:
-        models: name -> config to start from, pre-norm decoders. start: the first of them to show.
+        models: name -> config to start from, pre-norm decoders.
+        start: the name of the first one to show.
     """
     known = [settings(config) for config in models.values()]
     first = settings(models[start])
@@ -172,7 +173,7 @@ def describe_bill(config: TransformerConfig) -> str:
 
 # ----------------------------------------------------------------------------------------- do embeddings hold the most?
 def embedding_share() -> LiveFigure:
-    """Show how much of a model its tables are, under sliders for vocabulary, layers and width; first, the chapter's."""
+    """Show what fraction of a model its tables are, with sliders for vocabulary, layers and width."""
     controls = {
         "vocab_size": steps("vocabulary", VOCABULARIES, 30000),
         "n_layers": slider("layers", 6, 1, 96, 1),
@@ -205,7 +206,7 @@ def name_the_model(models: Mapping[str, TransformerConfig]) -> LiveFigure:
     """Show a guessing game: parameter counts without a name, and a list of names.
 
     Args:
-        models: name -> config. The counts come in their own order, always the same.
+        models: name -> config. The game shows the counts in an order of its own, which is always the same.
     """
     names = random.Random(10).sample(list(models), len(models))
     counts = {name: count_parameters(config) for name, config in models.items()}
@@ -239,7 +240,7 @@ def _in_words(components: Mapping[str, int]) -> str:
 
 
 def _difference(name: str, guessed: Mapping[str, int], bill: Mapping[str, int]) -> str:
-    """Return the evidence against a guess: an item that only one of the two has, otherwise the one furthest off."""
+    """Return the evidence against a guess: an item that only one of the two has, or else the one that differs most."""
     for item in bill:
         if bool(guessed[item]) != bool(bill[item]):
             has, lacks = (name, "this one") if guessed[item] else ("this one", name)
@@ -251,7 +252,7 @@ def _difference(name: str, guessed: Mapping[str, int], bill: Mapping[str, int]) 
 
 # -------------------------------------------------------------------------------------------- the learner's own counter
 def count_explorer(function: Callable) -> LiveFigure:
-    """Show switches on a small decoder; the learner's count next to the right one, and a part that is as large as
+    """Show switches for a small decoder, the learner's count next to the correct one, and a part that is as large as
     the difference."""
     controls = {
         "n_layers": slider("layers", 2, 1, 6, 1),
@@ -309,7 +310,7 @@ def _compared(right: int, yours: int | float) -> str:
 
 
 def _pieces(config: TransformerConfig) -> dict[str, int]:
-    """Return what is easily forgotten or counted twice, and its size."""
+    """Return the parts that are easily forgotten or counted twice, with their sizes."""
     d, d_kv = config.d_model, config.n_kv_heads * config.d_head
     table = config.vocab_size * d
     pieces = {

@@ -1,1 +1,1 @@
-"""Efficiency: what teaches this chapter."""
+"""Efficiency: the code of this chapter."""

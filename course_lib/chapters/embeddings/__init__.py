@@ -1,1 +1,1 @@
-"""Embeddings: what teaches this chapter."""
+"""Embeddings: the code of this chapter."""

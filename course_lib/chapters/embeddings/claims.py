@@ -1,4 +1,5 @@
-"""Chapter 1's claims: what training does to the rows of the table, which rows it reaches, and what their size does."""
+"""Chapter 1's claims: how training changes the rows of the table, which rows it reaches, and how large they should
+be."""
 
 import statistics
 from collections.abc import Callable
@@ -21,7 +22,8 @@ RATES = (0.003, 0.01, 0.03)
 
 
 def mean_cosine(table: Tensor, rows: list[int], others: list[int] | None = None) -> float:
-    """Mean cosine of all pairs among these rows of a table (V, d); with `others`, of each row with each of those."""
+    """Return the mean cosine of all pairs of these rows of a table (V, d); with `others`, of all pairs with one of
+    each."""
     unit, n = F.normalize(table.double(), dim=-1), len(rows)
     if others is not None:
         return (unit[rows] @ unit[others].T).mean().item()
@@ -29,23 +31,24 @@ def mean_cosine(table: Tensor, rows: list[int], others: list[int] | None = None)
 
 
 def animals_and_strangers() -> tuple[list[int], list[int]]:
-    """Ids of Tinytown's animals, which do the same things, and of all other words and signs."""
+    """Return the ids of Tinytown's animals, which behave alike, and the ids of all other words and punctuation
+    marks."""
     tokenizer = WordTokenizer()
     animals = [tokenizer.id(word) for word in ANIMAL_SOUNDS]
-    marks = (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)  # no text holds them
+    marks = (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)  # no text contains them
     return animals, [i for i in range(len(tokenizer)) if i not in (*animals, *marks)]
 
 
-# ------------------------------------------------------------------------------------------------ nearness
+# ------------------------------------------------------------------------------------------------ similarity
 @cache
 def _text() -> Tensor:
     return encode_stories(Tinytown(seed=1).sample(500), WordTokenizer())
 
 
 def two_tables(rate: float, seed: int, std: float, steps: int) -> tuple[float, Tensor]:
-    """Train the smallest language model: what a token is times what tends to follow. Return (loss, first table).
+    """Train the smallest language model, a table of tokens times a table of next tokens. Return (loss, first table).
 
-    std: standard deviation of the first table (V, 32) before training. The loss is the mean of the last fifth of the
+    std: standard deviation of the first table (V, 32) before training. The loss is the mean over the last fifth of the
     steps.
     """
     generator = torch.Generator().manual_seed(seed)
@@ -65,7 +68,7 @@ def two_tables(rate: float, seed: int, std: float, steps: int) -> tuple[float, T
     return statistics.fmean(losses[-max(1, steps // 5) :]), table.detach()
 
 
-SIMILAR = 0.6  # the mean cosine from which rows count as similar
+SIMILAR = 0.6  # rows with at least this mean cosine count as similar
 
 
 def nearness_verdict(small: list[float], large: list[float], longer: list[float]) -> str:
@@ -97,7 +100,8 @@ def nearness_verdict(small: list[float], large: list[float], longer: list[float]
     seeds=SEEDS,
 )
 def similar_words(size: Size) -> Measurement:
-    """Measure the mean cosine of Tinytown's animals, which do the same things, from a small and a large start."""
+    """Measure the mean cosine of Tinytown's animals, which behave alike, after a small and after a large
+    initialization."""
     animals, strangers = animals_and_strangers()
     steps = size.steps(400)
     near, apart, losses, rates = {}, {}, {}, {}
@@ -133,7 +137,8 @@ def similar_words(size: Size) -> Measurement:
 
 
 def parallelograms() -> list[tuple[str, str, str, str]]:
-    """(a, b, c, d): four roles such that a differs from b, in gender, age or royalty, as d differs from c."""
+    """Return groups of four roles (a, b, c, d) in which a differs from b as d differs from c: in gender, age or
+    royalty."""
     found = []
     for a in ROLES:
         for b in ROLES:
@@ -146,10 +151,11 @@ def parallelograms() -> list[tuple[str, str, str, str]]:
 
 
 def counted_table(seed: int, reach: int = 4, width: int = 64) -> Tensor:
-    """Make a table without training: count which words occur within `reach` of each other, and compress. (V, width).
+    """Make a table (V, width) without training: count which words occur within `reach` words of each other, and
+    compress.
 
-    The counts become positive pointwise mutual information (how much more often than by chance, as a logarithm), and
-    a singular value decomposition keeps the `width` strongest directions.
+    The counts become positive pointwise mutual information: the log of how much more often than by chance two words
+    occur together. A singular value decomposition then keeps the `width` strongest directions.
     """
     tokenizer = WordTokenizer()
     ids, V = encode_stories(Tinytown(seed=seed).sample(2000), tokenizer), len(tokenizer)
@@ -164,7 +170,7 @@ def counted_table(seed: int, reach: int = 4, width: int = 64) -> Tensor:
 
 
 def first_places(table: Tensor) -> dict[str, float]:
-    """Return the fraction of the parallelograms whose fourth corner comes first, for three ways of searching."""
+    """Return the fraction of the parallelograms whose fourth corner is the best match, for three ways of searching."""
     tokenizer, table = WordTokenizer(), F.normalize(table, dim=-1)
     right: dict[str, list[bool]] = {"all rows": [], "inputs left out": [], "no sum": []}
     for words in parallelograms():
@@ -178,7 +184,7 @@ def first_places(table: Tensor) -> dict[str, float]:
 
 
 def tens(fraction: float) -> str:
-    """Return a fraction in percent, rounded to tens: a tie in a few of the analogies does not change it."""
+    """Return a fraction in percent, rounded to tens, so that a tie in a few analogies does not change it."""
     return f"{round(fraction, 1):.0%}"
 
 
@@ -239,7 +245,7 @@ def analogies() -> Measurement:
 
 # -------------------------------------------------------------------------------------------- gradients and sizes
 def gradients_of_both_ends(model: DecoderOnly, ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what the look-up and what the scores add to the gradient of a tied table, (V, d_model) each."""
+    """Return what the look-up and what the scores contribute to the gradient of a tied table, each (V, d_model)."""
     config = TransformerConfig(**{**vars(model.config), "tie_weights": False})
     apart = DecoderOnly(config)
     apart.load_state_dict(model.state_dict(), strict=False)
@@ -279,7 +285,7 @@ def tied_verdict(like_input: list[float], like_output: list[float]) -> str:
     seeds=SEEDS,
 )
 def tied_table() -> Measurement:
-    """Compare the gradient that one story gives to a tied table with the two parts that it is the sum of."""
+    """Compare a tied table's gradient from one story with the two parts that add up to it."""
     tokenizer = WordTokenizer()
     trained, _ = load_pretrained("tinytown")
     config = TransformerConfig(len(tokenizer), d_model=16, n_heads=2, n_layers=1, max_seq_len=96, tie_weights=True)
@@ -340,7 +346,7 @@ def padding_verdict(zero: dict[str, float], filled: dict[str, float]) -> str:
     verdict=padding_verdict,
 )
 def padding_row() -> Measurement:
-    """Measure how far a padding row moves in two steps, under two optimizers and from two values."""
+    """Measure how far a padding row moves in two steps, with two optimizers and two initial values."""
     moved: dict[float, dict[str, float]] = {0.0: {}, 1.0: {}}
     for value, by_optimizer in moved.items():
         for name in ("SGD", "AdamW"):
@@ -376,7 +382,7 @@ POSITION = 0.5**0.5  # root mean square of a sinusoidal position
 
 
 def words_of_size(ratio: float) -> Callable[[DecoderOnly], None]:
-    """Let the words of a model start at this size, relative to a sinusoidal position."""
+    """Return a function that sets the initial size of a model's words, relative to a sinusoidal position."""
 
     def prepare(model: DecoderOnly) -> None:
         tokens = model.token_embedding
@@ -385,7 +391,7 @@ def words_of_size(ratio: float) -> Callable[[DecoderOnly], None]:
     return prepare
 
 
-DROWNED = 0.1  # nats per letter: the least cost if the position drowns the word
+DROWNED = 0.1  # nats per letter: the least cost that counts as harm
 
 
 def factor_verdict(costs: list[float]) -> str:
@@ -418,7 +424,8 @@ def factor_verdict(costs: list[float]) -> str:
     seeds=SEEDS,
 )
 def times_root_d(size: Size) -> Measurement:
-    """Train a small model with sinusoidal positions: what does it cost if its tokens begin much smaller than these?"""
+    """Measure how much loss a small model with sinusoidal positions gains if its tokens start much smaller than
+    these."""
     std, root = 0.02, 768**0.5
     ratios = {"without": std / POSITION, "with": std * root / POSITION}
 

@@ -35,18 +35,18 @@ from course_lib.live.palette import (
     WIDE,
 )
 
-# A class of words has its colour, its marker and its name beside it: any one of the three is enough to tell it.
+# Each class of words has a colour, a marker and a name next to it. Any one of the three is enough to recognize it.
 CLASS_STYLES = [(BLUE, "o"), (RED, "s"), (GREEN, "^"), (PURPLE, "D"), (ORANGE, "v"), (SKY, "P"), (GREY, "X")]
 
 
 # --------------------------------------------------------------------------------------------------------------- tokens
-SHOWN = 4  # features of each vector that the drawing prints
+SHOWN = 4  # number of features of each vector that are printed
 
 
 def text_to_vectors(words: Sequence[str], ids: Sequence[int], weight: Tensor) -> Figure:
-    """The four stages of a text: characters, tokens, ids, rows of the embedding table `weight` (V, d_model).
+    """Draw the four stages of a text: characters, tokens, ids, and rows of the embedding table `weight` (V, d_model).
 
-    Equal words have a frame of equal colour, and the same numbers below them.
+    Equal words have frames of the same colour, and the same numbers below them.
     """
     figure, axes = new_figure(WIDE, 4.4)
     axes.set(xlim=(-0.6, len(words) + 2.1), ylim=(8.6, -0.5), xticks=[], yticks=[])
@@ -86,11 +86,12 @@ def text_to_vectors(words: Sequence[str], ids: Sequence[int], weight: Tensor) ->
 
 
 def tokens_per_size(sizes: Sequence[int], tokens: Sequence[float], characters: float, words: float) -> Figure:
-    """How many tokens one story needs, for byte-pair vocabularies of several sizes, between two bounds.
+    """Draw how many tokens one story needs with byte-pair vocabularies of several sizes, between two bounds.
 
     Args:
-        sizes: entries of each vocabulary. tokens: mean tokens per story with each of them.
-        characters, words: mean bytes per story, and mean words and signs per story.
+        sizes: the number of entries of each vocabulary.
+        tokens: the mean number of tokens per story with each of them.
+        characters, words: the mean number of bytes per story, and of words and punctuation marks.
     """
     figure, axes = new_figure(7.5, 3.6)
     axes.plot(sizes, tokens, color=BLUE, marker="o")
@@ -109,11 +110,12 @@ def tokens_per_size(sizes: Sequence[int], tokens: Sequence[float], characters: f
 # -------------------------------------------------------------------------------------------------------------- look-up
 @dataclass
 class Lookup(Drawing):
-    """One-hot rows, the table, and the result: (T, V) × (V, d_model) = (T, d_model).
+    """Draw one-hot rows, the table, and the result: (T, V) × (V, d_model) = (T, d_model).
 
     Args:
-        weight: (V, d_model), small. ids: T ids. rows: (T, d_model) what some look-up made of them, right or
-            wrong; all NaN if it made nothing.
+        weight: (V, d_model), small.
+        ids: T ids.
+        rows: (T, d_model), the result of a look-up, right or wrong; all NaN if there is none.
     """
 
     weight: Tensor
@@ -171,9 +173,12 @@ class Lookup(Drawing):
 
 # ------------------------------------------------------------------------------------------------------ words on a map
 def principal_axes(vectors: Tensor) -> tuple[Tensor, Tensor, float]:
-    """The plane that keeps most of a cloud of vectors: (centre (D,), axes (D, 2), share of the variance that it keeps).
+    """Return the plane closest to a cloud of vectors: (centre (D,), axes (D, 2), fraction of the variance that it
+    keeps).
 
-    Each axis points to where its largest coordinate is positive, so that the picture is the same on every machine.
+    Each axis has the sign for which its largest coordinate is positive, so that the picture is the same on every
+    machine.
+
     Source: Pearson 1901 (principal component analysis).
     """
     vectors = vectors.double()
@@ -187,14 +192,14 @@ def principal_axes(vectors: Tensor) -> tuple[Tensor, Tensor, float]:
 
 @dataclass
 class WordMap(Drawing):
-    """Words as points in a plane. Each class has its own colour and marker, and its name at its middle.
+    """Draw words as points in a plane. Each class has its own colour and marker, and its name in its middle.
 
-    A word stands beside its point where there is room for it; in a crowd some words are left out.
+    A word is next to its point if there is room; some words in a crowd are left out.
 
     Args:
         points: (n, 2), one for each word of all classes, in their order.
         classes: name of a class -> its words.
-        limits: x from, x to, y from, y to.
+        limits: smallest x, largest x, smallest y, largest y.
     """
 
     points: Tensor
@@ -214,7 +219,7 @@ class WordMap(Drawing):
             self.dots += axes.plot([], [], linestyle="", marker=marker, color=colour, markersize=6.5, alpha=0.85)
             self.names.append(_label(axes, name, color=colour, fontsize=14, fontweight="bold"))
             self.words += [_label(axes, word, color=INK, fontsize=10) for word in group]
-        figure.draw_without_rendering()  # settles the layout, so that places on the page can be computed below
+        figure.draw_without_rendering()  # fixes the layout, so that positions on the page can be computed below
         self.sizes = {label: label.get_window_extent().size for label in [*self.names, *self.words]}
         return figure
 
@@ -237,7 +242,7 @@ def _label(axes: Axes, text: str, **style: Any) -> Annotation:
 
 
 class Page:
-    """Finds room for labels on a map: a label covers no dot and no earlier label. Units: points of the page."""
+    """Find room for labels on a map, where a label covers no dot and no earlier label. Units: points of the page."""
 
     def __init__(self, axes: Axes, points: Tensor, sizes: Mapping[Annotation, tuple[float, float]]):
         self.axes, self.scale = axes, 72 / axes.figure.dpi
@@ -291,10 +296,11 @@ class Page:
 # ----------------------------------------------------------------------------------------------------------- neighbours
 @dataclass
 class NearestBars(Drawing):
-    """The best matches as bars, best on top; the marked ones are filled, the others hatched.
+    """Draw the best matches as bars, with the best at the top. The marked ones are filled, the others hatched.
 
     Args:
-        labels: names of the bars; fewer than the first time leave room at the bottom. cosines: their lengths.
+        labels: names of the bars. If there are fewer than the first time, the bottom stays empty.
+        cosines: the lengths of the bars.
     """
 
     labels: Sequence[str]
@@ -332,7 +338,7 @@ class NearestBars(Drawing):
 def curves(
     steps: Sequence[float], lines: Mapping[str, Sequence[float]], title: str, ylabel: str, ranks: bool = False
 ) -> Figure:
-    """Lines over training steps, each with its name at its end. `ranks`: 1 stands on top, on a log axis."""
+    """Draw lines over training steps, each with its name at its end. `ranks`: use a log axis with 1 at the top."""
     figure, axes = new_figure(WIDE, 3.8)
     axes.set(xlabel="training step", ylabel=ylabel, title=title)
     for values, (colour, marker) in zip(lines.values(), CLASS_STYLES):
@@ -353,18 +359,18 @@ def curves(
     colours = {name: colour for name, (colour, _) in zip(lines, CLASS_STYLES)}
     lowest = -1.0
     for name in sorted(heights, key=lambda name: heights[name]):
-        lowest = max(heights[name], lowest + 0.085)  # names keep their distance where lines end together
+        lowest = max(heights[name], lowest + 0.085)  # keep names apart where lines end together
         place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "center"}
         axes.annotate(name, (1, lowest), (6, 0), color=colours[name], fontsize=FONT, **place)
     return figure
 
 
 # ------------------------------------------------------------------------------------------------------------ analogies
-CUBE_AXES = (1.0, 0.0), (0.42, 0.36), (0.0, 1.0)  # where each feature points on the page: right, to the back, up
+CUBE_AXES = (1.0, 0.0), (0.42, 0.36), (0.0, 1.0)  # the direction of each feature on the page: right, to the back, up
 
 
 def people_cube(people: Mapping[str, Sequence[str]], features: Sequence[str], marked: Sequence[str]) -> Figure:
-    """People as the corners of a cube: each edge joins two people who differ in one feature only.
+    """Draw people as the corners of a cube. Each edge joins two people who differ in only one feature.
 
     Args:
         people: name -> a value for each of the three features; the first person is in front, at the bottom left.
@@ -397,11 +403,11 @@ def people_cube(people: Mapping[str, Sequence[str]], features: Sequence[str], ma
 # ------------------------------------------------------------------------------------------------------------ gradients
 @dataclass
 class GradientRows(Drawing):
-    """Size of the gradient of every row of the table, without and with weight tying.
+    """Draw the size of the gradient of every row of the table, without and with weight tying.
 
     Args:
-        untied, tied: (V,) norm of each row's gradient; rows with exactly zero stay empty.
-        stories: how many stories the batch holds, for the title.
+        untied, tied: (V,), the norm of each row's gradient; rows with exactly zero have no bar.
+        stories: the number of stories in the batch, for the title.
     """
 
     untied: Tensor
@@ -431,10 +437,11 @@ class GradientRows(Drawing):
 # -------------------------------------------------------------------------------------------------------------- scaling
 @dataclass
 class TokenAndPosition(Drawing):
-    """Typical size of a token's features and of its position's features, on a log axis.
+    """Draw the typical size of a token's features and of its position's features, on a log axis.
 
     Args:
-        token, position: root mean square of the features. same_word: cosine of one word's vector at two positions.
+        token, position: root mean square of the features.
+        same_word: cosine of one word's vector at two positions.
     """
 
     token: float

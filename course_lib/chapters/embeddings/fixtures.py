@@ -1,10 +1,10 @@
-"""How answers of chapter 1 are used, where one call is not enough: see `grading/fixtures.py`."""
+"""How the tests of chapter 1 use an answer if one call is not enough: see `grading/fixtures.py`."""
 
 import torch
 
 
 def rows_and_gradient(answer, weight, ids):
-    """The rows; and where the table asks for a gradient, what their weighted sum sends back to it."""
+    """Return the rows and, if the table requires a gradient, the gradient of their weighted sum."""
     rows = answer(weight, ids)
     if not weight.requires_grad:
         return rows

@@ -1,4 +1,4 @@
-"""Chapter 1, embeddings: a tokenizer to type into."""
+"""A text box of chapter 1 that shows how a tokenizer splits what you type."""
 
 import html
 from collections.abc import Mapping, Sequence
@@ -8,18 +8,18 @@ import ipywidgets as widgets
 from course_lib.live.page import publish
 from course_lib.tinytown import BytePairTokenizer, WordTokenizer, split_words
 
-MOST_TOKENS = 80  # boxes that are shown; a longer text is counted and cut
+MOST_TOKENS = 80  # number of boxes; a longer text is cut, but counted in full
 
 
 class TokenizerBox(widgets.VBox):
-    """Type a text and see it as tokens with their ids: as words, and as byte pairs of a chosen vocabulary.
+    """Show a text as tokens with their ids: as words, and as byte pairs of a chosen vocabulary.
 
     Args:
-        words: the word tokenizer; what it does not know is shown with a question mark.
+        words: the word tokenizer; unknown words are shown with a question mark.
         byte_pairs: number of entries -> tokenizer trained to that size.
-        text, entries: what stands there at first.
+        text, entries: the first text and the first number of entries.
 
-    `render(text, entries)` returns the boxes as HTML and sets `text_version`: it works without a kernel, for tests.
+    `render(text, entries)` returns the boxes as HTML and sets `text_version`. It works without a kernel, for tests.
     """
 
     def __init__(self, words: WordTokenizer, byte_pairs: Mapping[int, BytePairTokenizer], text: str, entries: int):
@@ -41,7 +41,7 @@ class TokenizerBox(widgets.VBox):
         super().__init__([self._typed, self._entries, self._boxes])
 
     def render(self, text: str, entries: int) -> str:
-        """The tokens of `text` as HTML boxes. Errors: ValueError if there is no tokenizer with so many entries."""
+        """Return the tokens of `text` as HTML boxes. Errors: ValueError if no tokenizer has this number of entries."""
         if entries not in self._byte_pairs:
             raise ValueError(f"entries={entries} must be one of {', '.join(map(str, self._byte_pairs))}")
         tokenizer = self._byte_pairs[entries]
@@ -60,7 +60,7 @@ class TokenizerBox(widgets.VBox):
 
     @property
     def still(self) -> str:
-        """The tokens as HTML that needs no kernel."""
+        """Return the tokens as HTML that needs no kernel."""
         return self._boxes.value
 
     def _ipython_display_(self) -> None:

@@ -1,4 +1,4 @@
-"""Chapter 1, embeddings: a look-up to steer, words that move during training."""
+"""Live figures of chapter 1: look-ups, words that move during training, analogies, gradients and sizes."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -30,11 +30,11 @@ def steps_slider(steps: Sequence[int], value: int) -> widgets.SelectionSlider:
 def pick_rows(
     function: Callable[[Tensor, Tensor], Tensor] = lambda weight, ids: F.embedding(ids, weight),
 ) -> LiveFigure:
-    """Three ids to choose, the one-hot rows, the table, and the result of `function(weight (V, D), ids (1, T))`."""
+    """Show three ids to choose, their one-hot rows, the table, and `function(weight (V, D), ids (1, T))`."""
     weight = torch.tensor([[10 * row + feature for feature in range(3)] for row in range(6)], dtype=torch.float32)
 
     def rows(ids):
-        """(T, d_model) of the function's answer, and what to say about it; a blank result if there is none."""
+        """Return the function's answer (T, d_model) with a comment; a blank result if there is no answer."""
         blank = torch.full((len(ids), weight.shape[1]), torch.nan)
         answer, problem = _call(function, weight.clone(), torch.tensor([ids]))
         if problem:
@@ -68,20 +68,21 @@ def pick_rows(
 
 
 def _call(function: Callable, *args):
-    """(answer, "") or (None, what went wrong in one sentence): a learner's function may do anything."""
+    """Return (answer, "") or (None, a sentence about the error), because a learner's function may do anything."""
     try:
         return function(*args), ""
     except Exception as error:
         return None, went_wrong(error)
 
 
-# ---------------------------------------------------------------------------------------------------- words find places
+# ------------------------------------------------------------------------------------------------ words during training
 def watch_words(
     tables: Mapping[int, Tensor], tokenizer: WordTokenizer, kinds: Mapping[str, Sequence[str]]
 ) -> LiveFigure:
-    """The words of each kind on a map, at each saved step, with a button that plays the steps.
+    """Show the words of each kind on a map, at each saved step, with a button that plays the steps.
 
-    The map is the plane that keeps most of the *finished* table's spread, the same for all steps: only the words move.
+    The map is the plane that keeps most of the *final* table's variance. It is the same at all steps, so only the words
+    move.
     """
     words = [word for group in kinds.values() for word in group]
     kind = torch.tensor([n for n, group in enumerate(kinds.values()) for _ in group])
@@ -115,7 +116,7 @@ def watch_words(
 
 
 def _with_own_kind(vectors: Tensor, kind: Tensor) -> int:
-    """How many of the vectors have one of their own kind as the nearest of all the others."""
+    """Return how many of the vectors have a vector of the same kind as their nearest neighbour."""
     unit = F.normalize(vectors, dim=1)
     cosine = (unit @ unit.T).fill_diagonal_(-torch.inf)
     return int((kind[cosine.argmax(1)] == kind).sum())
@@ -129,10 +130,11 @@ def _bars(
     ask: Callable[..., tuple],
     speak: Callable[..., tuple[str, str, Sequence[str]]],
 ) -> LiveFigure:
-    """Bars of the tokens that `ask` finds at a step, for the two games below.
+    """Show bars of the tokens that `ask` finds at a step, for the two live figures below.
 
-    ask(weight, **state) -> (vector (d_model,), answer: indices best first, problem: "" or a sentence)
-    speak(words, **state) -> (title, description, words to mark)
+    Args:
+        ask: ask(weight, **state) -> (vector (d_model,), answer: indices best first, problem: "" or a sentence)
+        speak: speak(words, **state) -> (title, description, words to mark)
     """
 
     def look(step, **state):
@@ -157,7 +159,7 @@ def _bars(
 
 
 def _rows(answer, V: int) -> tuple[list[int], str]:
-    """An answer as a list of rows of the table, or what is wrong with it."""
+    """Return (an answer as a list of rows of the table, a sentence if something is wrong with it)."""
     if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], Tensor):
         answer = answer[0]  # the library's own functions return (indices, cosines)
     rows = answer.tolist() if isinstance(answer, Tensor) else answer
@@ -173,7 +175,7 @@ def neighbours(
     kinds: Mapping[str, Sequence[str]],
     function: Callable = nearest_tokens,
 ) -> LiveFigure:
-    """The nearest tokens of a chosen word at each saved step, as `function(weight, index, k)` finds them."""
+    """Show the nearest tokens of a chosen word at each saved step, as `function(weight, index, k)` finds them."""
     kind_of = {word: (name, group) for name, group in kinds.items() for word in group}
 
     def ask(weight, word):
@@ -193,7 +195,8 @@ def neighbours(
 
 
 def analogies(tables: Mapping[int, Tensor], tokenizer: WordTokenizer, function: Callable | None = None) -> LiveFigure:
-    """a − b + c among Tinytown's eight people at each saved step; with `function(weight, a, b, c, k)` as it answers."""
+    """Show a − b + c for Tinytown's eight people at each saved step, or the answer of `function(weight, a, b, c,
+    k)`."""
     inputs = {} if function else {"leave_out": widgets.Checkbox(value=True, description="leave the three inputs out")}
 
     def ask(weight, a, b, c, leave_out=True):
@@ -225,14 +228,14 @@ def analogies(tables: Mapping[int, Tensor], tokenizer: WordTokenizer, function: 
         for n, label, w in [("a", "a", "king"), ("b", "− b", "man"), ("c", "+ c", "woman")]
     }
     for box in chosen.values():
-        box.layout.width = f"{enlarged(270)}px"  # the three of the sum in one line
+        box.layout.width = f"{enlarged(270)}px"  # the three terms of the sum in one line
     live = _bars(tables, tokenizer, chosen | inputs, ask, speak)
-    live.children[0].children[0].layout.width = "100%"  # the slider has the line above
+    live.children[0].children[0].layout.width = "100%"  # the slider has the line above to itself
     return live
 
 
 def fourth_corner(a: str, b: str, c: str) -> str | None:
-    """Who differs from c as a differs from b, in gender, age and royalty? None if no one does."""
+    """Return who differs from c as a differs from b, in gender, age and royalty; None if no one does."""
     corner = []
     for of_a, of_b, of_c in zip(ROLES[a], ROLES[b], ROLES[c]):
         if of_a != of_b and of_c != of_b:
@@ -243,10 +246,10 @@ def fourth_corner(a: str, b: str, c: str) -> str | None:
 
 # ------------------------------------------------------------------------------------------------------------ gradients
 def reached_rows(stories: Sequence[Sequence[int]], vocab_size: int) -> LiveFigure:
-    """Which rows of the table get a gradient from the first n stories, untied and tied.
+    """Show which rows of the table get a gradient from the first n stories, untied and tied.
 
     Args:
-        stories: token ids, each from `<bos>` to `<eos>`; their gradients are added up by a small untrained model.
+        stories: token ids, each from `<bos>` to `<eos>`. The gradients are those of a small untrained model, summed.
     """
     norms = {tied: _row_gradients(stories, vocab_size, tied) for tied in (False, True)}
 
@@ -268,7 +271,7 @@ def reached_rows(stories: Sequence[Sequence[int]], vocab_size: int) -> LiveFigur
 
 
 def _row_gradients(stories: Sequence[Sequence[int]], vocab_size: int, tied: bool) -> Tensor:
-    """(n, V): the size of each row's gradient after the first 1, 2, … n stories."""
+    """Return the size of each row's gradient after the first 1, 2, … n stories, (n, V)."""
     T = max(map(len, stories))
     config = TransformerConfig(vocab_size, d_model=16, n_heads=2, n_layers=1, max_seq_len=T, tie_weights=tied)
     with torch.random.fork_rng(devices=[]):
@@ -289,7 +292,7 @@ STARTS = {"N(0, 1), nn.Embedding's default": 1.0, "N(0, 0.02²), GPT-2's": 0.02,
 
 
 def scaled_tokens() -> LiveFigure:
-    """How large a token's features are compared with its position's: initial table, d_model, scaled or not."""
+    """Show how large a token's features are compared with its position's: initial table, d_model, scaled or not."""
 
     def measure(d_model, start, scaled):
         generator = torch.Generator().manual_seed(0)

@@ -1,1 +1,1 @@
-"""Encoder–decoder: what teaches this chapter."""
+"""Encoder–decoder: the code of this chapter."""

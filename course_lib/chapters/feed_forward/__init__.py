@@ -1,1 +1,1 @@
-"""Feed-forward: what teaches this chapter."""
+"""Feed-forward: the code of this chapter."""

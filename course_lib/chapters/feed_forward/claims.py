@@ -1,7 +1,7 @@
-"""Chapter 6: how wide, what the nonlinearity gives, how many units fire, and which parts carry a fact.
+"""Chapter 6: the width of the layer, the effect of the nonlinearity, how many units fire, and which parts carry a fact.
 
-The small models here read Tinytown letter by letter: they have to spell, which gives the feed-forward network work to
-do within seconds. Each is trained at its own best learning rate.
+The small models here read Tinytown letter by letter. They have to spell, so the feed-forward network has something to
+do within seconds. Each model is trained at its own best learning rate.
 """
 
 from collections.abc import Iterator, Sequence
@@ -76,7 +76,7 @@ def active_units_verdict(after: Sequence[float]) -> str:
     seeds=SEEDS,
 )
 def active_units(size: Size) -> Measurement:
-    """ReLU units above 0, before training and after: two layers, letters."""
+    """Measure the ReLU units above 0, before training and after: two layers, letters."""
     inputs, _ = held_out_letters()
     before = []
 
@@ -108,12 +108,12 @@ def active_units(size: Size) -> Measurement:
     )
 
 
-# About ratio of d_ff to d_model -> (d_model, d_ff): 12,280 to 12,320 weights in the block, with 2 heads.
+# Approximate ratio of d_ff to d_model -> (d_model, d_ff): 12,280 to 12,320 weights in the block, with 2 heads.
 EQUAL_WEIGHTS = {1: (44, 52), 4: (32, 128), 13: (20, 267)}
 
 
 def width_verdict(apart: float) -> str:
-    """Compare the mean losses of three shapes with equally many weights.
+    """Compare the mean losses of three shapes with the same number of weights.
 
     confirmed: the largest mean loss is less than 5% above the smallest
     not at this size: they are further apart; the paper's models have up to a hundred thousand times as many weights
@@ -138,7 +138,7 @@ def width_verdict(apart: float) -> str:
     seeds=SEEDS,
 )
 def width(size: Size) -> Measurement:
-    """Held-out loss with d_ff of about 1, 4 and 13 times d_model at equally many weights."""
+    """Measure the held-out loss with d_ff of about 1, 4 and 13 times d_model, for the same number of weights."""
     best = {
         times: best_speller(steps=size.steps(STEPS), d_model=size.width(d_model), d_ff=size.width(d_ff), n_heads=2)
         for times, (d_model, d_ff) in EQUAL_WEIGHTS.items()
@@ -160,7 +160,7 @@ def width(size: Size) -> Measurement:
 
 
 def leave_feed_forward_out(model: DecoderOnly) -> None:
-    """Hold the feed-forward networks of a decoder at 0."""
+    """Set the output of a decoder's feed-forward networks to 0."""
     for block in model.blocks:
         block.feed_forward.requires_grad_(False)
         nn.init.zeros_(block.feed_forward.down_proj.weight)
@@ -197,7 +197,7 @@ def nonlinearity_verdict(gain_early: float, gain_late: float) -> str:
     seeds=SEEDS,
 )
 def nonlinearity(size: Size) -> Measurement:
-    """Held-out loss of one and of two attention layers, without any feed-forward network."""
+    """Measure the held-out loss of one and of two attention layers, without any feed-forward network."""
     early, late = size.steps(240), size.steps(960)
     one, two = (
         {steps: best_speller(steps=steps, n_layers=n_layers, prepare=leave_feed_forward_out) for steps in (early, late)}
@@ -219,7 +219,7 @@ def nonlinearity(size: Size) -> Measurement:
 
 
 def swiglu_size_verdict() -> str:
-    """Count, for two thirds of the width.
+    """Count the weights for two thirds of the width.
 
     by construction: three matrices with two thirds of the width have as many weights as two of the full width
     """
@@ -240,7 +240,7 @@ def swiglu_size_verdict() -> str:
     verdict=swiglu_size_verdict,
 )
 def swiglu_size() -> Measurement:
-    """Counted, by the rule of LLaMA and at equal width."""
+    """Count the parameters, by LLaMA's rule and at equal width."""
     d_model = 4096
     by_rule, equal = (3 * d_model * d_ff / _parameters_of_two(d_model) for d_ff in (swiglu_width(d_model), 4 * d_model))
     return Measurement(
@@ -254,7 +254,8 @@ def swiglu_size() -> Measurement:
 
 
 def _parameters_of_two(d_model: int) -> int:
-    """Return the parameters of a FeedForward of the usual width, counted on the module; nothing is allocated."""
+    """Return the parameters of a FeedForward of the usual width, counted in a module that has no memory for its
+    numbers."""
     with torch.device("meta"):
         return sum(parameter.numel() for parameter in FeedForward(d_model).parameters())
 
@@ -283,7 +284,7 @@ def swiglu_quality_verdict(lead: Sequence[float]) -> str:
     seeds=SEEDS,
 )
 def swiglu_quality(size: Size) -> Measurement:
-    """Held-out loss of three feed-forward networks with equally many weights: 2 · 128 = about 3 · 85 columns."""
+    """Measure the held-out loss of three feed-forward networks of about the same size: 2 · 128 and 3 · 85 columns."""
     relu, gelu, swiglu = (
         best_speller(
             steps=size.steps(STEPS), d_model=size.width(32), d_ff=size.width(d_ff), n_heads=2, activation=activation
@@ -301,7 +302,7 @@ def swiglu_quality(size: Size) -> Measurement:
     )
 
 
-# ------------------------------------------------------------------------------------------------- where a fact sits
+# --------------------------------------------------------------------------------------------------- where a fact is
 ASKED = "what is the capital of {country} ? it is"
 TOLD = "tom went to {country} . the capital of {country} is"
 UNITS_REMOVED = 96
@@ -314,7 +315,7 @@ def capital_questions(tokenizer: WordTokenizer, wording: str = ASKED) -> tuple[I
     return ids, torch.tensor([tokenizer.id(capital) for capital in CAPITALS.values()])
 
 
-# The criteria for choosing units, by how far they raise this: (logits (N, V), answers (N,)) -> (N,).
+# The criteria for choosing units: how far a unit raises this number. (logits (N, V), answers (N,)) -> (N,).
 CRITERIA = {
     "the capital’s lead over all capitals": lambda logits, answers: _own(logits, answers) - logits[:, answers].mean(1),
     "the capital’s own logit": lambda logits, answers: _own(logits, answers),
@@ -332,7 +333,8 @@ def contributions(
 ) -> Float[Tensor, "N layers d_ff"]:
     """Return how far each hidden unit raises a story's answer; criterion: a key of CRITERIA.
 
-    activation × gradient, summed over positions: to first order, what the criterion would lose if the unit fell silent.
+    The value is activation × gradient, summed over positions. To first order, it is the loss of the criterion if the
+    unit is set to 0.
     """
     hidden: list[Tensor] = []
     handles = [
@@ -347,7 +349,7 @@ def contributions(
 
 
 def strongest(contribution: Float[Tensor, "layers d_ff"], n_units: int) -> Bool[Tensor, "layers d_ff"]:
-    """Return True at the n_units units that contribute most, over all layers."""
+    """Return a mask that is True at the n_units units that contribute most, over all layers."""
     chosen = torch.zeros(contribution.numel(), dtype=torch.bool)
     chosen[contribution.flatten().topk(n_units).indices] = True
     return chosen.view_as(contribution)
@@ -356,7 +358,7 @@ def strongest(contribution: Float[Tensor, "layers d_ff"], n_units: int) -> Bool[
 def next_words(
     model: DecoderOnly, ids: Int[Tensor, "N T"], removed: Bool[Tensor, "layers d_ff"] | None = None
 ) -> Float[Tensor, "N V"]:
-    """Return the probability of every next word of each story while the removed hidden units are held at 0."""
+    """Return the probability of every next word of each story while the removed hidden units are set to 0."""
     handles = []
     if removed is not None:
         for block, out in zip(model.blocks, removed):
@@ -378,17 +380,18 @@ def answer_chances(
     answers: Int[Tensor, "N"],
     removed: Bool[Tensor, "layers d_ff"] | None = None,
 ) -> Float[Tensor, "N"]:
-    """Return the probability of each story's answer while the removed hidden units are held at 0."""
+    """Return the probability of each story's answer while the removed hidden units are set to 0."""
     return _own(next_words(model, ids, removed), answers)
 
 
-LOST_BELOW = 0.5  # a capital counts as lost when its probability falls below this
+LOST_BELOW = 0.5  # a capital with a smaller probability counts as lost
 
 
 def without_its_units(model: DecoderOnly, tokenizer: WordTokenizer, criterion: str) -> tuple[float, float]:
-    """Remove each country's strongest units by a criterion: (fraction of capitals lost, fraction of the others kept).
+    """Remove each country's strongest units by a criterion. Return (fraction of capitals lost, fraction of the others
+    kept).
 
-    The units are found in one wording of the question, and the capitals asked for in another one.
+    The units are found with one wording of the question, and the capitals are tested with another.
     """
     contribution = contributions(model, *capital_questions(tokenizer, ASKED), criterion)  # (16, layers, d_ff)
     asked = capital_questions(tokenizer, TOLD)
@@ -399,7 +402,8 @@ def without_its_units(model: DecoderOnly, tokenizer: WordTokenizer, criterion: s
 
 
 def kept_without_random_units(model: DecoderOnly, tokenizer: WordTokenizer, seed: int) -> float:
-    """Return the fraction of capitals that stay when as many units are removed at random, for 16 random choices."""
+    """Return the fraction of capitals kept when the same number of units is removed at random, for 16 random
+    choices."""
     generator = torch.Generator().manual_seed(seed)
     sizes = (model.config.n_layers, model.blocks[0].feed_forward.down_proj.in_features)
     asked = capital_questions(tokenizer, TOLD)
@@ -437,7 +441,7 @@ def capitals_verdict(lost: Sequence[float], others_kept: Sequence[float], random
     seeds=SEEDS,
 )
 def capitals() -> Measurement:
-    """Trained Tinytown model: for each country the 96 units of 2,048 that contribute most are held at 0."""
+    """Set the 96 units of 2,048 that contribute most to 0, for each country, in the trained Tinytown model."""
     model, tokenizer = load_pretrained("tinytown")
     lost, others_kept = zip(*(without_its_units(model, tokenizer, criterion) for criterion in CRITERIA))
     random_kept = fmean(kept_without_random_units(model, tokenizer, seed) for seed in SEEDS)
@@ -455,10 +459,11 @@ def capitals() -> Measurement:
 def carried(
     model: DecoderOnly, tokenizer: WordTokenizer, at: str, apart: int, positions: list[int] | None = None
 ) -> float:
-    """Return how much of the change from one country to another a part carries: 1 if the answer goes with it, 0 if not.
+    """Return how much of the change from one country to another a part carries: 1 if the answer changes with it, 0 if
+    not.
 
-    In the run on each country the part's output is taken from the run on the country `apart` further in the list. The
-    change is that of the lead of the other country's capital over the own one.
+    In the run on each country, the part's output is taken from the run on the country that is `apart` places later in
+    the list. We measure the change in the lead of the other country's capital over the own one.
     """
     ids, answers = capital_questions(tokenizer, TOLD)
     source, others = ids.roll(apart, 0), answers.roll(apart, 0)
@@ -498,7 +503,7 @@ def facts_verdict(by_layer: Sequence[float]) -> str:
     verdict=facts_verdict,
 )
 def facts() -> Measurement:
-    """Trained Tinytown model: how much of a change of country each feed-forward network carries."""
+    """Measure how much of a change of country each feed-forward network carries, in the trained Tinytown model."""
     model, tokenizer = load_pretrained("tinytown")
     by_layer = [
         fmean(carried(model, tokenizer, f"blocks.{layer}.feed_forward", apart) for apart in (1, 5, 9))
@@ -543,7 +548,7 @@ def facts_elsewhere_verdict(attention: Sequence[float], feed_forward: Sequence[f
     seeds=SEEDS,
 )
 def facts_elsewhere(size: Size) -> Measurement:
-    """150 random facts, learned by attention or by the feed-forward networks."""
+    """Let attention or the feed-forward networks learn 150 random facts."""
 
     def recalled(part: str) -> list[float]:
         def missed(rate: float, seed: int) -> float:
@@ -563,10 +568,10 @@ def facts_elsewhere(size: Size) -> Measurement:
 
 
 def learn_facts(seed: int, part: str = "all", steps: int = FACT_STEPS, peak: float = 0.03, d_model: int = 32) -> float:
-    """Return the fraction of 150 random facts that a model of one block recalls after training on exactly them.
+    """Train a model of one block on 150 random facts, and return the fraction of these facts that it recalls.
 
     Args:
-        part: what is trained: "attention" (the feed-forward networks give 0), "feed_forward", or "all".
+        part: the part that is trained: "attention" (the feed-forward networks return 0), "feed_forward", or "all".
     """
     n_subjects, n_relations, n_objects = 50, 3, 60
     torch.manual_seed(seed)

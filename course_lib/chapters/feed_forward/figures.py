@@ -1,4 +1,4 @@
-"""Figures of chapter 6: one token's way through the network, units that fire, activations, a fact, width."""
+"""Figures of chapter 6: one token in the network, units that fire, activation functions, a fact, and width."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,16 @@ from course_lib.live.drawing import Drawing, fix_layout, headline, new_figure, n
 from course_lib.live.palette import BLUE, DIVERGING, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, SKY, WIDE
 
 
-# ------------------------------------------------------------------------------------------------------ one token's way
+# ----------------------------------------------------------------------------------------------- one token, step by
+# step
 def expand_contract(
     x: np.ndarray, scores: np.ndarray, hidden: np.ndarray, output: np.ndarray, token: str, n_named: int = 3
 ) -> Figure:
-    """One token's way: x (d_model,), scores (d_ff,), hidden units after the nonlinearity (d_ff,), output (d_model,).
+    """Draw one token in each step: x (d_model,), scores (d_ff,), hidden units after the nonlinearity (d_ff,), output
+    (d_model,).
 
-    Each tensor is a column of its numbers, as high as it has features; the strongest `n_named` units have their number.
+    Each tensor is a column of its numbers, as high as its number of features. The strongest `n_named` units show their
+    number.
     """
     figure, axes = new_figure(WIDE, 4.3)
     axes.spines[:].set_visible(False)
@@ -51,7 +54,7 @@ def expand_contract(
         axes.text(left, 0.54, formula, ha="center", va="top", fontsize=FONT - 1, color=INK)
     taken: list[float] = []
     for unit in sorted(np.argsort(-hidden)[:n_named].tolist()):
-        y = max([(unit + 0.5) / d_ff, *(height + 0.075 for height in taken)])  # names keep their distance
+        y = max([(unit + 0.5) / d_ff, *(height + 0.075 for height in taken)])  # keep names apart
         taken.append(y)
         where = {"arrowstyle": "-", "color": INK, "linewidth": 0.8}
         axes.annotate(
@@ -68,7 +71,7 @@ def expand_contract(
 
 
 def expand_contract_in_words(x: np.ndarray, scores: np.ndarray, hidden: np.ndarray, output: np.ndarray) -> str:
-    """Return what `expand_contract` shows."""
+    """Return a description of `expand_contract` in words."""
     return (
         f"Four columns of numbers, joined by arrows. The {len(x)} features of x are expanded to {len(scores)} scores. "
         f"After the nonlinearity {(scores > 0).sum()} units fire, unit {hidden.argmax()} most strongly. The result is "
@@ -79,9 +82,9 @@ def expand_contract_in_words(x: np.ndarray, scores: np.ndarray, hidden: np.ndarr
 # ------------------------------------------------------------------------------------------------------------ unit map
 @dataclass
 class UnitMap(Drawing):
-    """Every hidden unit before and after the activation (d_ff,), and the output (d_model,) that they add up to.
+    """Draw every hidden unit before and after the activation (d_ff,), and their sum, the output (d_model,).
 
-    A unit fires if its score is above 0: its bar is filled and its number stands below it in bold.
+    A unit fires if its score is above 0. Then its bar is filled, and its number below is bold.
     """
 
     scores: np.ndarray
@@ -120,7 +123,7 @@ class UnitMap(Drawing):
 # ------------------------------------------------------------------------------------------ straight pieces that add up
 @dataclass
 class StraightPieces(Drawing):
-    """A curve made of straight pieces: the target (N,), every unit's share (n_units, N) and their sum (N,)."""
+    """Draw a curve of straight pieces: the target (N,), every unit's contribution (n_units, N) and their sum (N,)."""
 
     x: np.ndarray
     target: np.ndarray
@@ -153,7 +156,7 @@ class StraightPieces(Drawing):
 
 # ---------------------------------------------------------------------------------------------------------- activations
 def activations(x: np.ndarray, curves: Mapping[str, np.ndarray]) -> Figure:
-    """Activation functions over their input, and the same near 0."""
+    """Draw activation functions over their input, and the same near 0."""
     figure, (whole, near) = new_panels(WIDE, 3.8, 2)
     styles = {
         name: (color, line) for name, color, line in zip(curves, (INK, BLUE, ORANGE, GREEN), ("-", "-", "--", "-."))
@@ -170,12 +173,12 @@ def activations(x: np.ndarray, curves: Mapping[str, np.ndarray]) -> Figure:
     return figure
 
 
-# -------------------------------------------------------------------------------------------------- where a fact sits
+# ---------------------------------------------------------------------------------------------------- where a fact is
 @dataclass
 class CapitalChances(Drawing):
-    """The chance of the right capital for every country, while the units of the chosen country are removed.
+    """Draw the probability of the right capital for every country, while the units of the chosen country are removed.
 
-    lost_below: the criterion, drawn as a line: below it a capital counts as lost.
+    lost_below: the threshold, drawn as a line; below it a capital counts as lost.
     """
 
     names: Sequence[str]
@@ -215,7 +218,7 @@ class CapitalChances(Drawing):
 
 # ---------------------------------------------------------------------------------------- how many fire, and how wide
 def active_over_training(steps: Sequence[int], shares: np.ndarray) -> Figure:
-    """Share of active units (n_steps, layers) after each number of training steps."""
+    """Draw the fraction of active units (n_steps, layers) over the number of training steps."""
     shares = np.asarray(shares)
     figure, axes = new_figure(7.5, 3.7)
     for layer, (share, color, marker) in enumerate(zip(shares.T, (BLUE, ORANGE, GREEN, PURPLE), "osD^")):
@@ -229,7 +232,7 @@ def active_over_training(steps: Sequence[int], shares: np.ndarray) -> Figure:
 
 
 def loss_by_width(times: Sequence[int], losses: Sequence[float]) -> Figure:
-    """Held-out loss for hidden layers of 1, 2, 4, … times d_model."""
+    """Draw the held-out loss for hidden layers of 1, 2, 4, … times d_model."""
     figure, axes = new_figure(7.0, 3.5)
     axes.set_xscale("log", base=2)
     axes.plot(times, losses, "o-", color=BLUE, markersize=8)

@@ -1,4 +1,4 @@
-"""What answers of chapter 6 are given that is no plain data, and how they are used: see `grading/fixtures.py`."""
+"""How the tests of chapter 6 build arguments that are not plain data, and use an answer: see `grading/fixtures.py`."""
 
 import copy
 from functools import cache
@@ -12,9 +12,9 @@ from course_lib.pretrained import load_pretrained
 
 
 def lively_decoder(config: dict, seed: int, mute: int = 0) -> gpt.DecoderOnly:
-    """A decoder in float64 whose every parameter is drawn, biases and gains too; in training mode.
+    """Return a decoder in float64 with random values in every parameter, including biases and gains; in training mode.
 
-    The first `mute` hidden units of every block were cut: they look with weights and a bias of 0.
+    The first `mute` hidden units of every block are cut: their input weights and their bias are 0.
     """
     model = gpt.DecoderOnly(TransformerConfig(**config)).double()
     rng = torch.Generator().manual_seed(seed)
@@ -27,7 +27,7 @@ def lively_decoder(config: dict, seed: int, mute: int = 0) -> gpt.DecoderOnly:
 
 
 def tinytown(dtype: str = "float32") -> gpt.DecoderOnly:
-    """The trained Tinytown model."""
+    """Return the trained Tinytown model."""
     return copy.deepcopy(_tinytown()).to(getattr(torch, dtype))
 
 
@@ -37,7 +37,7 @@ def _tinytown() -> gpt.DecoderOnly:
 
 
 def as_row(answer, *args):
-    """A list of numbers, a tuple and a tensor are all welcome."""
+    """Return the answer's result as a row of numbers, whether it is a list, a tuple or a tensor."""
     result = answer(*args)
     try:
         return torch.as_tensor(result, dtype=torch.float64).detach()

@@ -24,12 +24,12 @@ from course_lib.live.figure import LiveFigure, dropdown, slider
 from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import CAPITALS, WordTokenizer
 
-# The web edition records these figures: call -> the control that its slider walks through.
+# The web edition records these figures: call -> the control whose values it records one by one.
 RECORDED = {"piece_builder": "n_units"}
 
 
 def small_example() -> tuple[Tensor, Tensor, Tensor]:
-    """Return the example to do by hand, in numbers of two decimals: x (4,), W_up (4, 16), W_down (16, 4)."""
+    """Return the example to do by hand, with numbers of two decimals: x (4,), W_up (4, 16), W_down (16, 4)."""
     generator = torch.Generator().manual_seed(42)
     up, down = ((torch.randn(shape, generator=generator) * 0.5).round(decimals=2) for shape in ((16, 4), (4, 16)))
     return torch.tensor([1.0, -0.5, 0.8, 0.2]), up.T, down.T
@@ -37,7 +37,7 @@ def small_example() -> tuple[Tensor, Tensor, Tensor]:
 
 # ------------------------------------------------------------------------------------------------------------ unit map
 def unit_map() -> LiveFigure:
-    """Four input features on sliders: which of 16 units fire, and what they add up to."""
+    """Show sliders for four input features, the units of 16 that fire, and their sum."""
     x, up, down = small_example()
     names = {"relu": "ReLU", "gelu": "GELU"}
 
@@ -66,19 +66,19 @@ def unit_map() -> LiveFigure:
 
 # ------------------------------------------------------------------------------------------ straight pieces that add up
 def piece_builder() -> LiveFigure:
-    """As many units as you like, fitted to a wave: straight pieces, one more with every unit."""
+    """Show units fitted to a wave, with a slider for their number: every unit adds a straight piece."""
     x = np.linspace(0, 2 * np.pi, 241)
     target = 1.4 * np.sin(x) + 0.8 * np.sin(2.6 * x)
 
     @cache
     def fit(n_units: int, relu: bool) -> tuple[np.ndarray, np.ndarray, int]:
-        """What each unit adds, their sum, and the number of straight pieces that it is made of."""
-        starts = np.linspace(0, 2 * np.pi, n_units, endpoint=False)  # where each unit begins to fire
+        """Return each unit's contribution, their sum, and the number of straight pieces in the sum."""
+        starts = np.linspace(0, 2 * np.pi, n_units, endpoint=False)  # the point where each unit begins to fire
         scores = x - starts[:, None]  # (n_units, 241)
         hidden = np.maximum(scores, 0) if relu else scores
         features = np.vstack([hidden, np.ones_like(x)]).T  # with the output's bias
         weights = np.linalg.lstsq(features, target, rcond=None)[0]
-        # A unit bends the line where it starts, unless that is the left edge: no curve lies before it.
+        # A unit bends the line at its starting point, except at the left edge, where the curve begins.
         kinks = int((np.abs(weights[:-1][starts > 0]) > 1e-6).sum()) if relu else 0
         return weights[:-1, None] * hidden, features @ weights, 1 + kinks
 
@@ -101,9 +101,9 @@ def piece_builder() -> LiveFigure:
     return LiveFigure(draw, controls, describe)
 
 
-# -------------------------------------------------------------------------------------------------- where a fact sits
+# ---------------------------------------------------------------------------------------------------- where a fact is
 def fact_eraser(model: DecoderOnly, tokenizer: WordTokenizer, country: str = "france") -> LiveFigure:
-    """Remove the units that contribute most to one country's capital, and ask for all of them in another wording."""
+    """Show all capitals, asked for with another wording, while the units that contribute most to one are removed."""
     countries = list(CAPITALS)
     contribution = contributions(model, *capital_questions(tokenizer))  # (16, layers, d_ff)
     told = capital_questions(tokenizer, TOLD)
@@ -138,9 +138,10 @@ def fact_eraser(model: DecoderOnly, tokenizer: WordTokenizer, country: str = "fr
 
 # ----------------------------------------------------------------------------------------- driven by the learner's code
 def explore_ffn(function: Callable) -> LiveFigure:
-    """Your `ffn(x, W1, b1, W2, b2, activation)` on the sixteen units of the chapter.
+    """Show your `ffn(x, W1, b1, W2, b2, activation)` on the sixteen units of the chapter.
 
-    With W2 = 1 and b2 = 0 it shows its hidden units. The dotted scores are x W1, whatever your function does.
+    The figure calls it with W2 = 1 and b2 = 0 to see its hidden units. The dotted scores are x W1, whatever your
+    function does.
     """
     x, up, down = small_example()
 
@@ -179,7 +180,7 @@ def explore_ffn(function: Callable) -> LiveFigure:
     return LiveFigure(draw, controls | {"activation": dropdown("activation", ["relu", "gelu"], "relu")}, describe)
 
 
-CANDIDATES = 128  # units that are handed to the learner's function: those that push a capital most
+CANDIDATES = 128  # units passed to the learner's function: those that push a capital most
 
 
 def explore_units(function: Callable) -> LiveFigure:

@@ -1,1 +1,1 @@
-"""The GPT model: what teaches this chapter."""
+"""The GPT model: the code of this chapter."""

@@ -1,4 +1,4 @@
-"""Chapter 9 measured: how a model starts, weight tying, and what each block adds to the answer."""
+"""Chapter 9's claims: how a model starts, weight tying, and what each block adds to the answer."""
 
 import math
 import statistics
@@ -22,16 +22,16 @@ from course_lib.trace import trace
 from course_lib.training import train
 
 SEEDS = (0, 1, 2)
-HELD_OUT = tuple(HELD_OUT_SEED + i for i in range(3))  # stories of these seeds are for measuring only
-STEPS = 100  # of a small training run
+HELD_OUT = tuple(HELD_OUT_SEED + i for i in range(3))  # seeds of stories that are only for measuring
+STEPS = 100  # updates of a small training run
 STORIES = 100  # held-out stories, of one seed
 TEXTS = 16  # random texts for an untrained model
-FITTED = 300  # stories that a reader is fitted to, or means are taken over
+FITTED = 300  # stories to which a reader is fitted, or over which we average
 
 
 # ------------------------------------------------------------------------------------------------------- how it starts
 def untrained(std: float, tied: bool, seed: int = 0) -> DecoderOnly:
-    """Return the tinytown preset before training, with its embedding table from N(0, std²) and the rest by
+    """Return the tinytown preset before training, with its embedding table from N(0, std²) and everything else from
     `initialize`."""
     torch.manual_seed(seed)
     config = preset("tinytown").to_dict() | {"tie_weights": tied}
@@ -54,7 +54,7 @@ def first_guess(std: float, tied: bool, seed: int = 0) -> tuple[Tensor, float, f
 
 
 def first_losses(vocab_size: int, d_model: int, std: float, tied: bool = True) -> list[float]:
-    """Return the first loss of a model of one block, less ln V, for each seed: nats per token of random text."""
+    """Return for each seed the first loss of a model of one block minus ln V: nats per token of random text."""
     losses = []
     for seed in SEEDS:
         torch.manual_seed(seed)
@@ -62,7 +62,7 @@ def first_losses(vocab_size: int, d_model: int, std: float, tied: bool = True) -
             vocab_size=vocab_size, d_model=d_model, n_heads=4, n_layers=1, max_seq_len=T, tie_weights=tied
         )
         model = DecoderOnly(config)
-        if std != 0.02:  # the value of `initialize`
+        if std != 0.02:  # the standard deviation in `initialize`
             nn.init.normal_(model.token_embedding.weight, std=std)
         ids, targets = torch.randint(vocab_size, (2, 8, T)).unbind()
         with evaluating(model):
@@ -121,8 +121,7 @@ def initial_loss() -> Measurement:
 def stream_growth(n_layers: int, scaled: bool, seed: int = 0, std: float = 1.0) -> float:
     """Return the standard deviation of the sum of all branches of an untrained stack.
 
-    scaled: with the division by √(2 · n_layers) that `initialize` makes, or with it undone. std: of the embedding
-    table.
+    scaled: with the division by √(2 · n_layers) in `initialize`, or with it undone. std: of the embedding table.
     """
     torch.manual_seed(seed)
     config = TransformerConfig(vocab_size=64, d_model=64, n_heads=2, n_layers=n_layers, max_seq_len=T, positions="rope")
@@ -197,8 +196,10 @@ def branch_scale() -> Measurement:
 def tying_losses(
     tied: bool, std: float, seed: int = 0, steps: int = STEPS, large_output: bool = False, peak: float = 4e-3
 ) -> tuple[float, ...]:
-    """Return the loss of every step of a small run on Tinytown, with an embedding table from N(0, std²). large_output:
-    a separate output table is also initialized from N(0, std²), as a tied one is."""
+    """Return the loss of every step of a small run on Tinytown, with an embedding table from N(0, std²).
+
+    large_output: initialize a separate output table from N(0, std²) too, as a tied one is.
+    """
     tokenizer = WordTokenizer()
     torch.manual_seed(seed)
     config = TransformerConfig(
@@ -261,7 +262,7 @@ def tying(size: Size) -> Measurement:
 
 
 def _cost(nats: float) -> str:
-    """Round until another machine prints the same."""
+    """Round a number so that other machines print the same."""
     if abs(nats) < 0.1:
         return "the two losses differ by less than 0.1 nats"
     size = f"{abs(nats):.1f}" if abs(nats) < 0.5 else f"{round(2 * abs(nats)) / 2:g}"
@@ -299,15 +300,15 @@ PAIRS = (("dog", "cow"), ("cat", "pig"), ("lion", "frog"), ("wolf", "hen"), ("ow
 
 
 def asked(tokenizer: WordTokenizer, one: str, other: str) -> Tensor:
-    """Return the ids (1, T) of a story in which one animal chased the other, and of the question who did."""
+    """Return the ids (1, T) of a story in which one animal chased the other, followed by the question who did."""
     story = f"once there was a king called tom . the {one} chased the {other} . who chased the {other} ? it was the"
     return torch.tensor([tokenizer.encode(story, end=False)])
 
 
 def total_effect(model: DecoderOnly, tokenizer: WordTokenizer, at: str) -> float:
-    """Return how far the answer changes if `at` is taken from the exchanged story: the mean over five pairs.
+    """Return how far the answer changes if the part `at` is taken from the swapped story: the mean over five pairs.
 
-    0: as before; 1/2: a tie; 1: as in the exchanged story.
+    0: no change; 1/2: a tie; 1: the same as in the swapped story.
     """
     shares = []
     for one, other in PAIRS:
@@ -321,8 +322,8 @@ def total_effect(model: DecoderOnly, tokenizer: WordTokenizer, at: str) -> float
 
 
 def logit_lens(model: DecoderOnly, ids: Tensor) -> Tensor:
-    """Return what the last step makes of the stream: logits (n_layers + 1, B, T, V), from the
-    stream at its start and after every block, each through the final norm and the output head.
+    """Return logits (n_layers + 1, B, T, V): the stream at its start and after every block, each through the final norm
+    and the output head.
 
     Source: nostalgebraist 2020, "interpreting GPT: the logit lens".
     """
@@ -340,20 +341,20 @@ def streams(model: DecoderOnly, ids: Tensor) -> list[Tensor]:
 
 @cache
 def encoded(stories: int, seed: int = HELD_OUT_SEED) -> list[list[int]]:
-    """Return stories as ids; those of HELD_OUT the shipped model has not seen."""
+    """Return stories as ids; the shipped model has not seen those of HELD_OUT."""
     tokenizer = WordTokenizer()
     return [tokenizer.encode(story) for story in Tinytown(seed).sample(stories)]
 
 
 def lens_losses(model: DecoderOnly, stories: int) -> Tensor:
-    """Return −ln p of every token of held-out stories (n_layers + 1, N), through the logit lens."""
+    """Return −ln p of every token of held-out stories (n_layers + 1, N), by the logit lens."""
     read, targets = _streams_and_targets(model, stories)
     with evaluating(model):
         return torch.stack([_losses(model, stream, targets) for stream in read])
 
 
 def _streams_and_targets(model: DecoderOnly, stories: int, seed: int = HELD_OUT_SEED) -> tuple[list[Tensor], Tensor]:
-    """Return the stream of every token of these stories, (N, d_model) at each height, and the tokens that come next."""
+    """Return the stream of every token of these stories, (N, d_model) at each depth, and the next tokens."""
     told = encoded(stories, seed)
     targets = torch.cat([torch.tensor(story[1:]) for story in told])  # (N,)
     heights = [_of_many(model, [story[:-1] for story in told[i : i + 50]]) for i in range(0, len(told), 50)]
@@ -361,8 +362,8 @@ def _streams_and_targets(model: DecoderOnly, stories: int, seed: int = HELD_OUT_
 
 
 def _of_many(model: DecoderOnly, told: list[list[int]]) -> list[Tensor]:
-    """Return the stream of every token of many texts, (N, d_model) at each height, read at once: the padding
-    of the shorter ones comes after everything that counts."""
+    """Return the stream of every token of many texts, (N, d_model) at each depth. All texts are read at once, with the
+    padding of shorter ones at their end."""
     lengths = torch.tensor([len(ids) for ids in told])
     filled = torch.tensor([ids + [0] * (int(lengths.max()) - len(ids)) for ids in told])  # (B, T)
     counts = torch.arange(filled.shape[1]) < lengths[:, None]  # (B, T)
@@ -370,18 +371,19 @@ def _of_many(model: DecoderOnly, told: list[list[int]]) -> list[Tensor]:
 
 
 def _losses(model: DecoderOnly, stream: Tensor, targets: Tensor) -> Tensor:
-    """Return −ln p of every target, read off the stream."""
+    """Return −ln p of every target, predicted from the stream."""
     return F.cross_entropy(model.output(model.final_norm(stream)), targets, reduction="none")
 
 
 def fitted_losses(model: DecoderOnly, stories: int, seed: int = 0, steps: int = 100, rate: float = 1e-2) -> Tensor:
-    """Return −ln p of every token of held-out stories (n_layers + 1, N), read off through a reader of its own for each
-    height.
+    """Return −ln p of every token of held-out stories (n_layers + 1, N), with a separate reader for each depth.
 
     A reader is one matrix and a bias before the final norm, trained for some steps to predict the next token of other
-    stories; the model stays as it is. It may find what the logit lens cannot read, because a block keeps
-    it in other directions. Source: Belrose et al. 2023, "Eliciting Latent Predictions from Transformers with the Tuned
-    Lens"; theirs learns to predict the output of the last block.
+    stories. The model does not change. The reader may find information that the logit lens misses, because a block
+    keeps it in other directions.
+
+    Source: Belrose et al. 2023, "Eliciting Latent Predictions from Transformers with the Tuned Lens". Their reader
+        learns to predict the output of the last block.
     """
     known, answers = _streams_and_targets(model, FITTED, seed)
     held_out, targets = _streams_and_targets(model, stories)
@@ -465,8 +467,8 @@ def lens(size: Size) -> Measurement:
 
 
 def mean_writes(model: DecoderOnly, block: int, by_word: bool = True) -> Tensor:
-    """Return what a block writes to the stream after each token of the vocabulary (V, d_model), on average over stories
-    that are not held out; for tokens that do not occur, and for all if not by_word, the average over all."""
+    """Return what a block adds to the stream for each token of the vocabulary (V, d_model), averaged over stories that
+    are not held out. Tokens that do not occur get the average over all tokens, and so do all tokens if not by_word."""
     total = torch.zeros(model.config.vocab_size, model.config.d_model)
     count = torch.zeros(model.config.vocab_size, 1)
     told = [story[:-1] for story in encoded(FITTED, seed=1)]
@@ -481,9 +483,9 @@ def mean_writes(model: DecoderOnly, block: int, by_word: bool = True) -> Tensor:
 def without_block(
     model: DecoderOnly, block: int | None, stories: int, seed: int = HELD_OUT_SEED, instead: Tensor | None = None
 ) -> tuple[float, float]:
-    """Return loss in nats per token, and the fraction of right first guesses, with one block left out.
+    """Return the loss in nats per token, and the fraction of correct most probable words, with one block left out.
 
-    instead: what is written in its place after each token (V, d_model); nothing unless given.
+    instead: vectors that replace the block's contribution for each token (V, d_model); by default nothing does.
     """
     losses, right = [], []
     for story in encoded(stories, seed):
@@ -505,8 +507,8 @@ def without_block(
 
 
 def one_block_verdict(kept: list[float], costs: list[float]) -> str:
-    """Leave out each block in turn. kept: the first guesses that stay right, over those of the full model; costs: nats
-    that are lost. The ends are the first and the last block.
+    """Leave out each block in turn. kept: the fraction of the full model's correct first guesses that stay correct.
+    costs: the increase of the loss in nats. The ends are the first and the last block.
 
     confirmed: both ends keep fewer first guesses and cost more nats than any middle block, each of which keeps 72%
     depends: so by one of the two measures, or for one of the two ends

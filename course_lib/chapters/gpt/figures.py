@@ -14,7 +14,8 @@ from course_lib.live.palette import BLUE, DIVERGING, FONT, GREY, INK, LIGHT, ORA
 
 # ------------------------------------------------------------------------------------------------------ the whole model
 def whole_model(tokens: Sequence[str], ids: Sequence[int], shapes: Mapping[str, tuple[int, ...]]) -> Figure:
-    """Draw a GPT from ids to logits: the residual stream as the spine, branches on the left, what they do on the right.
+    """Draw a GPT from ids to logits: the residual stream in the middle, branches on the left, explanations on the
+    right.
 
     shapes: name of a tensor in the trace -> its shape.
     """
@@ -88,7 +89,7 @@ def _blue(probability: float) -> tuple[float, float, float]:
 
 # ---------------------------------------------------------------------------------------- any tensor of a running model
 def statistics(values: np.ndarray) -> dict[str, float]:
-    """Return mean, std, smallest, largest, and the share of exact zeros."""
+    """Return mean, std, smallest and largest value, and the fraction of exact zeros."""
     return {
         "mean": float(values.mean()),
         "std": float(values.std()),
@@ -100,10 +101,10 @@ def statistics(values: np.ndarray) -> dict[str, float]:
 
 @dataclass
 class TensorView(Drawing):
-    """A matrix (T, n) as a heat map, one row per token, and next to it a histogram of its numbers.
+    """Draw a matrix (T, n) as a heat map, one row per token, and next to it a histogram of its numbers.
 
-    columns: what the columns are, such as "feature". If there are as many columns as tokens and they are keys, they
-    carry the tokens' names. Numbers without a sign are drawn from white to blue; others red above 0, blue below.
+    columns: what the columns are, such as "feature". If they are keys, one for each token, they show the tokens' names.
+    Numbers that are never negative are drawn from white to blue; other numbers are red above 0, blue below.
     """
 
     values: np.ndarray
@@ -123,12 +124,12 @@ class TensorView(Drawing):
         left.set(xlabel="feature", ylabel="token")
         left.set_xticks(
             range(T), self.tokens, rotation=90, fontsize=FONT - 3
-        )  # room for the tallest labels that can stand here
+        )  # room for the tallest labels
         self.headline, self.left, self.right = headline(figure), left, right
         self.bars = right.bar(np.arange(30), np.zeros(30), color=BLUE, width=1, align="edge")
         fix_layout(figure)
         place = right.get_position()
-        right.set_position((place.x0, place.y0, 0.96 - place.x0, place.height))  # room for the last number below it
+        right.set_position((place.x0, place.y0, 0.96 - place.x0, place.height))  # room for its last number
         right.locator_params(axis="x", nbins=4)
         return figure
 
@@ -160,9 +161,10 @@ class TensorView(Drawing):
 # ------------------------------------------------------------------------------------------------------- the logit lens
 @dataclass
 class LensTable(Drawing):
-    """For each depth the most probable next words, best first: a table of words, darker where more probable.
+    """Draw a table of the most probable next words at each depth, best first, with darker cells for larger
+    probabilities.
 
-    words, probabilities: (depths, k). rows: names of the depths. answer: framed wherever it occurs.
+    words, probabilities: (depths, k). rows: names of the depths. answer: the word that is framed everywhere.
     """
 
     words: Sequence[Sequence[str]]
@@ -206,7 +208,7 @@ class LensTable(Drawing):
 
 
 def lens_curve(losses: Sequence[float], limit: float, title: str, fitted: Sequence[float] = ()) -> Figure:
-    """Draw the loss of the logit lens after every block, and the entropy of the text as a dotted line.
+    """Draw the loss of the logit lens after every block, with the entropy of the text as a dotted line.
 
     fitted: the control, the loss of a reader that is fitted to each block.
     """
@@ -250,7 +252,7 @@ def effects(direct: Mapping[str, float], total: Mapping[str, float], title: str)
 # ------------------------------------------------------------------------------------------------------ the first guess
 @dataclass
 class FirstGuess(Drawing):
-    """First loss over the standard deviation of the embedding table, with ln V dotted; and the logits at one of them.
+    """Draw the first loss over the embedding table's standard deviation, with ln V dotted, and the logits at one value.
 
     stds, losses: the curve. std: the marked one, with its logits (any shape). name: "tied" or "untied".
     """

@@ -1,4 +1,4 @@
-"""What answers of chapter 9 are given that is no plain data, and how they are used: see `grading/fixtures.py`."""
+"""How the tests of chapter 9 build arguments that are not plain data, and use an answer: see `grading/fixtures.py`."""
 
 import torch
 from torch import nn
@@ -21,15 +21,15 @@ class _Parts(Pieces):
 
 
 def decoder_parts(sizes: dict, n_blocks: int, seed: int, dtype: str = "float32", tied: bool = False) -> nn.Module:
-    """Return the parts of a decoder with drawn weights, its blocks without a mask of their own."""
+    """Return the parts of a decoder with random weights; its blocks have no mask of their own."""
     config = TransformerConfig(n_layers=1, family="encoder", **sizes)
     return with_drawn_weights(_Parts(config, n_blocks, tied), seed, dtype)
 
 
 def logits_or_refusal(answer, parts, ids):
-    """Return the logits; for a text longer than the table of positions the name of the error that refuses it.
+    """Return the logits, or the name of the error if the text is longer than the table of positions.
 
-    An error that somebody derives from ValueError is one.
+    An error class derived from ValueError counts as ValueError.
     """
     if ids.shape[1] <= len(parts.position_table):
         return answer(parts, ids)
@@ -44,7 +44,7 @@ def logits_or_refusal(answer, parts, ids):
 
 
 def tied(answer, model, ids, targets):
-    """Return what the answer made of a model's two tables, and what a step of training makes of them."""
+    """Return what the answer did to a model's two tables, and how a training step changes them."""
     answer(model)
     tables = model.token_embedding.weight, model.output.weight
     before = [table.detach().clone() for table in tables]

@@ -22,14 +22,14 @@ from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import SENTENCE, WordTokenizer
 from course_lib.trace import trace
 
-# The web edition records these figures: call -> the control that its slider walks through.
+# The web edition records these figures: call -> the control whose values it records one by one.
 RECORDED = {"lens_viewer": ("place", 'model, tokenizer = load_pretrained("tinytown")')}
 
 
 # ---------------------------------------------------------------------------------------- any tensor of a running model
 def shown_names(seen: dict[str, Tensor], n_layers: int) -> list[str]:
-    """Return the tensors of a trace that are worth a look, in the order of computing; not those that equal another
-    one."""
+    """Return the tensors of a trace that are worth a look, in the order of computing, without repetitions of an equal
+    tensor."""
     heads = (f"attention.{part}" for part in ("query", "key", "value", "weights", "heads"))
     inside = ["norm1", *heads, "attention", "norm2", "feed_forward.hidden", "feed_forward"]
     names = ["token_embedding", "positions"]
@@ -63,10 +63,11 @@ def meaning(name: str) -> str:
 def trace_explorer(
     model: DecoderOnly, tokenizer: WordTokenizer, text: str, start: str = "blocks.2.attention.weights"
 ) -> LiveFigure:
-    """Show every tensor of one forward pass: pick one, see its shape, its statistics, its numbers.
+    """Show every tensor of one forward pass: choose one to see its shape, its statistics and its numbers.
 
     Args:
-        text: the prompt. start: name of the tensor to begin with.
+        text: the prompt.
+        start: the name of the first tensor.
     """
     ids = torch.tensor([tokenizer.encode(text, end=False)], device=model.token_embedding.weight.device)  # (1, T)
     tokens = [tokenizer.tokens[i] for i in ids[0].tolist()]
@@ -107,10 +108,11 @@ def trace_explorer(
 def lens_viewer(
     model: DecoderOnly, tokenizer: WordTokenizer, text: str, place: int | None = None, function: Callable | None = None
 ) -> LiveFigure:
-    """Show what the last step makes of the stream after block 1, 2, … at each position of a text: the logit lens.
+    """Show the next words that the last step predicts from the stream after block 1, 2, … at each position: the logit
+    lens.
 
     Args:
-        function: your own way from ids to logits, gpt_forward(parts, ids), given the first blocks only.
+        function: your own function from ids to logits, gpt_forward(parts, ids), called with only the first blocks.
     """
     ids = torch.tensor([tokenizer.encode(text, end=False)], device=model.token_embedding.weight.device)  # (1, T)
     tokens = [tokenizer.tokens[i] for i in ids[0].tolist()]
@@ -126,7 +128,7 @@ def lens_viewer(
         return [[tokenizer.tokens[i] for i in depth[place]] for depth in indices]
 
     def settled(place: int) -> str:
-        """Say after which block the most probable word is the one that the whole model predicts, and stays so."""
+        """Return a sentence that says after which block the most probable word is the full model's, and stays so."""
         tops = [row[0] for row in words(place)]
         first = next(i for i in range(len(tops)) if all(top == tops[-1] for top in tops[i:]))
         return f"“{tops[-1]}” {'from the start' if first == 0 else f'from block {first} on'}"
@@ -166,7 +168,7 @@ def lens_viewer(
 
 def _try_forward(function: Callable, model: DecoderOnly, ids: Tensor, right: Tensor) -> tuple[Tensor, str]:
     """Return (logits (n_layers + 1, T, V) of your function with the first 0, 1, … blocks, what went wrong)."""
-    config = replace(model.config, family="encoder")  # an encoder's blocks have no mask of their own
+    config = replace(model.config, family="encoder")  # an encoder's blocks add no mask
     blocks = [TransformerBlock(config).to(right).eval().requires_grad_(False) for _ in model.blocks]
     for ours, block in zip(model.blocks, blocks):
         block.load_state_dict(ours.state_dict())
@@ -195,7 +197,7 @@ def _try_forward(function: Callable, model: DecoderOnly, ids: Tensor, right: Ten
 
 
 def explore_forward(function: Callable) -> LiveFigure:
-    """Show your `gpt_forward(parts, ids)` on the trained model's parts, with no block, one block, two blocks, …"""
+    """Show your `gpt_forward(parts, ids)` on the trained model's parts, with 0, 1, 2, … of its blocks."""
     model, tokenizer = load_pretrained("tinytown")
     return lens_viewer(model, tokenizer, SENTENCE, function=function)
 
@@ -208,7 +210,7 @@ def start_slider(function: Callable | None = None) -> LiveFigure:
     """Show how the standard deviation of the embedding table, tied or not, determines the first loss and logits.
 
     Args:
-        function: your own `tie(model)`, which ties where the box is ticked.
+        function: your own `tie(model)`, called if the box is ticked.
     """
     ln_v = math.log(preset("tinytown").vocab_size)
 
@@ -240,8 +242,8 @@ def start_slider(function: Callable | None = None) -> LiveFigure:
 
 
 def _try_tie(function: Callable, std: float) -> tuple[Tensor, float, float, str]:
-    """Return as first_guess of a model that your function has tied, and what went wrong: then it is the untied
-    model's."""
+    """Return the result of first_guess for a model that your function has tied, and what went wrong. After an error it
+    is the untied model's result."""
     model = measured.untrained(std, tied=False)
     ids, targets = torch.randint(model.config.vocab_size, (2, measured.TEXTS, measured.T)).unbind()
     try:

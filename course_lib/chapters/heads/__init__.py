@@ -1,1 +1,1 @@
-"""Multi-head attention: what teaches this chapter."""
+"""Multi-head attention: the code of this chapter."""

@@ -72,7 +72,8 @@ def _as_many(counts: Sequence[int]) -> str:
     verdict=parameters_verdict,
 )
 def parameters() -> Measurement:
-    """1 to 64 heads: counted on the module, whose heads share d_model out, and with heads of a fixed size."""
+    """Count the parameters of 1 to 64 heads, in the module, whose heads share d_model, and with heads of a fixed
+    size."""
     heads = (1, 2, 4, 8, 16, 32, 64)
     shared = [sum(each.numel() for each in MultiHeadAttention(768, n_heads).parameters()) for n_heads in heads]
     fixed = [attention_parameters(n_heads, d_head=64) for n_heads in heads]
@@ -93,7 +94,7 @@ def parameters() -> Measurement:
 
 
 def slice_verdict(moved: list[float], chunked: list[float]) -> str:
-    """Compare how far the query moves with how far it would move if W_Q read chunks.
+    """Compare how far the query moves with how far it would move if W_Q read only its chunk of the input.
 
     confirmed: the query moves by less than a tenth of its length for every seed
     refuted: it moves by more for some seed, and it would not if W_Q read chunks
@@ -202,9 +203,9 @@ def imitation_error(
     steps: int = 300,
     rate: float = 0.1,
 ) -> float:
-    """Fit some heads to the sum of drawn ones: return the relative error that is left.
+    """Fit a number of heads to the sum of random heads, and return the relative error that remains.
 
-    Each may choose any attention weights whatsoever, for each query of each sequence, and any matrix (d, d).
+    Each head may choose any attention weights, for each query of each sequence, and any matrix (d, d).
     """
     generator = torch.Generator().manual_seed(seed)
 
@@ -277,7 +278,7 @@ START = "once there was a king called tom . "
 
 
 def _quotation(words: Sequence[str], repeated: Sequence[str], between: str = "") -> str:
-    """Return tom's three words, a sentence between or none, and the words that anna has said after him so far."""
+    """Return tom's three words, optionally a sentence in between, and the words that anna has repeated so far."""
     parts = [f"{START}tom said :", *words, ".", between, "anna said it too :", *repeated]
     return " ".join(filter(None, parts))
 
@@ -324,7 +325,7 @@ def _name(rng):
     return f"once there was a king called {name} . the cow said moo . at last", name
 
 
-# What is asked -> a function that draws (the beginning of a story, the one right next word).
+# Name of a question -> a function that returns a random (beginning of a story, the only correct next word).
 QUESTIONS: dict[str, Callable[[random.Random], tuple[str, str]]] = {
     "copy, word 1": _code(0),
     "copy, word 2": _code(1),
@@ -339,13 +340,13 @@ QUESTIONS: dict[str, Callable[[random.Random], tuple[str, str]]] = {
 
 
 def draw_questions(name: str, number: int, seed: int = 0) -> list[tuple[str, str]]:
-    """Return `number` questions of that name: (beginning of a story, right next word)."""
+    """Return `number` questions of that name: (beginning of a story, correct next word)."""
     rng = random.Random(f"{seed} {name}")
     return [QUESTIONS[name](rng) for _ in range(number)]
 
 
 def encode_questions(tokenizer: WordTokenizer, questions: Sequence[tuple[str, str]]) -> tuple[Tensor, Tensor]:
-    """Return questions of one kind, which are of equal length, as ids (N, T) and answers (N,)."""
+    """Return questions of one kind, which all have the same length, as ids (N, T) and answers (N,)."""
     ids = torch.tensor([tokenizer.encode(prompt, end=False) for prompt, _ in questions])
     return ids, torch.tensor([tokenizer.id(answer) for _, answer in questions])
 
@@ -353,15 +354,15 @@ def encode_questions(tokenizer: WordTokenizer, questions: Sequence[tuple[str, st
 def draw_misquotes(
     tokenizer: WordTokenizer, said: Sequence[int], number: int, seed: int = 0, between: str = ""
 ) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N 3"]]:
-    """Return stories in which anna repeats tom's words in another order: those at `said`, counted from 0.
+    """Return stories in which anna repeats tom's words in another order: the words at `said`, counted from 0.
 
-    between: a sentence between the two lists, which moves anna's words further away from tom's.
+    between: a sentence between the two lists, which moves anna's words farther away from tom's.
 
-    said = (2, 0) draws "tom said : lake sand stone . anna said it too : stone lake". Tinytown always repeats the words
-    in order, where "what followed this word before" (induction) and "what stands at this position of the list"
-    (ordinal) give the same next word. Here they differ.
+    said = (2, 0) gives "tom said : lake sand stone . anna said it too : stone lake". Tinytown always repeats the words
+    in order. Then two rules give the same next word: "what followed this word before" (induction) and "the word at this
+    position of the list" (ordinal). Here they differ.
 
-    Returns: ids (N, T), which end where anna's next word is due, and tom's three words (N, 3).
+    Returns: ids (N, T), which end before anna's next word, and tom's three words (N, 3).
     """
     rng = random.Random(f"{seed} {tuple(said)}")
     listed = [rng.sample(tuple(CLASSES["code"]), 3) for _ in range(number)]
@@ -374,9 +375,9 @@ def draw_misquotes(
 
 @contextmanager
 def without_heads(model: DecoderOnly, heads: Sequence[tuple[int, int]], mean: bool = False) -> Iterator[None]:
-    """Silence these heads, (layer, head) each, while the block runs: zeros enter W_O instead of their results.
+    """Remove these heads, (layer, head) each, while the block runs: zeros enter W_O instead of their results.
 
-    mean: instead of zeros their mean over these texts and positions.
+    mean: use the mean over these texts and positions instead of zeros.
     """
     layers = sorted({layer for layer, _ in heads})
     handles = []
@@ -398,12 +399,16 @@ def without_heads(model: DecoderOnly, heads: Sequence[tuple[int, int]], mean: bo
 
 @cache
 def removal_costs(seed: int = 0, number: int = 12, stories: int = 40, mean: bool = False) -> tuple[Tensor, Tensor]:
-    """Measure what it costs the Tinytown model to lose each of its heads, and where those heads look.
+    """Measure how much the Tinytown model loses without each of its heads, and where these heads look.
 
     Args:
-        seed: of the stories and questions. number: of each question. mean: as in `without_heads`.
-    Returns: costs (layers, H, 1 + questions), nats lost per token of whole stories, then per answer of each question;
-    and weights (layers, H, questions), the mean weight from the last word of a question to its answer in the story.
+        seed: of the stories and questions.
+        number: questions of each kind.
+        mean: as in `without_heads`.
+
+    Returns: (costs, weights).
+        costs: (layers, H, 1 + questions), the nats lost per token of full stories, then per answer of each question.
+        weights: (layers, H, questions), the mean weight from a question's last word to its answer in the story.
     """
     model, tokenizer = load_pretrained("tinytown")
     told = [tokenizer.encode(story) for story in Tinytown(HELD_OUT_SEED + seed).sample(stories)]
@@ -431,12 +436,12 @@ def removal_costs(seed: int = 0, number: int = 12, stories: int = 40, mean: bool
     return costs, torch.stack(weights, dim=-1)
 
 
-# More than this is harm, in nats: a tenth of the model's loss, or an answer made a seventh less likely.
+# A larger cost than this is harm, in nats: a tenth of the model's loss, or an answer that is a seventh less likely.
 STORY_HARM, ANSWER_HARM = 0.065, 0.15
 
 
 def unharmed(costs: Float[Tensor, "layers H columns"], story_harm: float = STORY_HARM) -> tuple[int, int]:
-    """Count the heads that can go without harm to the stories, and those without harm to any question either."""
+    """Count the heads that we can remove without harm to the stories, and those without harm to any question either."""
     stories = costs[..., 0] < story_harm  # (layers, H)
     return int(stories.sum()), int((stories & (costs[..., 1:] < ANSWER_HARM).all(-1)).sum())
 
@@ -448,8 +453,8 @@ def _span(numbers: Sequence[int]) -> str:
 def removal_verdict(by_loss: list[int], by_both: list[int], strictly: list[int], heads: int) -> str:
     """Count the heads that can be removed one at a time, by the stories' loss, and by every kind of question as well.
 
-    Harm is a tenth of the loss of a story (0.065 nats per token), or 0.15 nats per answer to a question; counted
-    strictly, it is a hundredth of the loss.
+    Harm is a tenth of the loss of a story (0.065 nats per token), or 0.15 nats per answer to a question. In the strict
+    count it is a hundredth of the loss.
 
     confirmed: more than half of the heads can go for every seed, by all three counts
     depends: more than half can go for every seed if a tenth of the stories' loss counts, but not by all three counts
@@ -477,7 +482,8 @@ def removal_verdict(by_loss: list[int], by_both: list[int], strictly: list[int],
     seeds=SEEDS,
 )
 def removal() -> Measurement:
-    """Each head of the trained Tinytown model cut out alone: the loss of whole stories and of nine kinds of answer."""
+    """Remove each head of the trained Tinytown model alone, and measure the loss of full stories and nine kinds of
+    answers."""
     by_loss, by_both = zip(*(unharmed(removal_costs(seed)[0]) for seed in SEEDS))
     strictly = [unharmed(removal_costs(seed)[0], STORY_HARM / 10)[0] for seed in SEEDS]
     _, gentler = unharmed(removal_costs(mean=True)[0])
@@ -503,10 +509,10 @@ def removal() -> Measurement:
 def head_confidence(seed: int = 0, stories: int = 40, without: str = "") -> Float[Tensor, "layers H"]:
     """Return the confidence of each head: the mean over all tokens of its largest weight.
 
-    The end of a story is left out, as Voita et al. leave out the end of a sentence, and so is its first token, which
-    can only attend to itself.
+    The end of a story does not count, as in Voita et al. The first token does not count either, because it can only
+    attend to itself.
 
-    without: a word whose weights are left out as well.
+    without: a word whose weights do not count.
     """
     model, tokenizer = load_pretrained("tinytown")
     largest = []
@@ -519,7 +525,7 @@ def head_confidence(seed: int = 0, stories: int = 40, without: str = "") -> Floa
     return torch.cat(largest, dim=-1).mean(dim=-1)
 
 
-CONFIDENT = 0.5  # a head is called confident if its confidence is above this
+CONFIDENT = 0.5  # a head with a larger confidence is called confident
 
 
 def needed_heads(costs: Float[Tensor, "layers H columns"]) -> Bool[Tensor, "layers H"]:
@@ -558,7 +564,7 @@ def looking_verdict(confident: list[float], others: list[float], above: list[flo
     seeds=SEEDS,
 )
 def looking() -> Measurement:
-    """Compare the confidence of each head, as Voita et al. define it, with what its removal costs."""
+    """Compare the confidence of each head, as Voita et al. define it, with the cost of its removal."""
     confident, others, above = [], [], []
     counts: list[list[int]] = []
     for seed in SEEDS:
@@ -592,8 +598,9 @@ def looking() -> Measurement:
 def look_statistics(model: DecoderOnly, stories: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     """Measure how differently the heads of each layer look, and how widely, in bits: (layers,) each, over all queries.
 
-    Returns: the Jensen–Shannon divergence, entropy(mean of the heads' weights) − mean of the heads' entropies (0 if all
-    look alike, at most log2 H); and that mean of the heads' entropies (0: each at one token).
+    Returns: the Jensen–Shannon divergence and the mean of the heads' entropies. The divergence is entropy(mean of the
+    heads' weights) − that mean: 0 if all heads look alike, at most log2 H. An entropy of 0 means that a head looks at
+    one token.
     """
 
     def entropy(p: Tensor) -> Tensor:
@@ -608,7 +615,7 @@ def look_statistics(model: DecoderOnly, stories: Sequence[Sequence[int]]) -> tup
     return torch.stack(difference).mean(0), torch.stack(width).mean(0)
 
 
-SHARPENED = 36  # times these scores, random heads of GPT-2's initialization look about as sharply as the trained ones
+SHARPENED = 36  # with scores times this, heads of GPT-2's initialization look about as sharply as trained ones
 
 
 def random_heads(config: TransformerConfig, seed: int, sharpened: float = SHARPENED) -> DecoderOnly:
@@ -623,9 +630,11 @@ def random_heads(config: TransformerConfig, seed: int, sharpened: float = SHARPE
 
 
 def dissociations(costs: Float[Tensor, "layers H questions"]) -> list[tuple[int, int, int]]:
-    """Return the pairs of heads of one layer, (layer, one, other), each of which is needed for what the other is not.
+    """Return the pairs of heads of one layer, (layer, one, other), each of which is needed for something the other is
+    not.
 
-    Needed: its removal costs an answer more than half a nat. Not needed: less than a tenth of that.
+    A head is needed if its removal costs an answer more than half a nat. It is not needed if the cost is below a tenth
+    of that.
     """
     needed, spared = costs > 0.5, costs < 0.05
     layers, n_heads, _ = costs.shape
@@ -639,7 +648,7 @@ def dissociations(costs: Float[Tensor, "layers H questions"]) -> list[tuple[int,
 
 
 def specialize_verdict(pairs: list[int], always: int) -> str:
-    """Count the pairs of heads of one layer that are each needed (0.5 nats) for what the other is not (0.05 nats).
+    """Count the pairs of heads of one layer that are each needed (0.5 nats) for something the other is not (0.05 nats).
 
     confirmed: at least one pair of heads is such a pair for every seed
     depends: there is such a pair for some seeds, but never the same pair in all
@@ -662,7 +671,7 @@ def specialize_verdict(pairs: list[int], always: int) -> str:
     seeds=SEEDS,
 )
 def specialise() -> Measurement:
-    """Find pairs of heads of one layer of the Tinytown model that are needed for different kinds of question."""
+    """Find pairs of heads in one layer of the Tinytown model that are needed for different kinds of questions."""
     pairs = [dissociations(removal_costs(seed)[0][..., 1:]) for seed in SEEDS]
     always = set.intersection(*map(set, pairs))
     return Measurement(
@@ -677,7 +686,7 @@ def specialise() -> Measurement:
 def mean_weight_on(
     weights: Float[Tensor, "B layers H T S"], attended: Bool[Tensor, "B T S"]
 ) -> Float[Tensor, "layers H"]:
-    """Return the weight that each head puts on these tokens, on average over the queries that see such a token."""
+    """Return the weight that each head puts on these tokens, averaged over the queries that see such a token."""
     on_them = (weights * attended[:, None, None]).sum(dim=-1)  # (B, layers, H, T)
     return on_them.sum(dim=(0, -1)) / attended.any(dim=-1).sum()
 
@@ -692,12 +701,12 @@ def exchanged_word(
     rng = random.Random(seed)
     code = [tokenizer.id(word) for word in CLASSES["code"]]
     new = torch.tensor([rng.choice([word for word in code if word not in words]) for words in listed.tolist()])
-    place = (ids == listed[:, index, None]).float().argmax(dim=-1)  # (N,): where tom says it
+    place = (ids == listed[:, index, None]).float().argmax(dim=-1)  # (N,): the position where tom says it
     return ids.scatter(1, place[:, None], new[:, None]), new
 
 
 def copying_verdict(induction: list[float], ordinal: list[float]) -> str:
-    """Compare how often the model copies by two rules where they differ: by what followed, and by counting.
+    """Compare how often the model copies by each of two rules where they differ: what followed before, or counting.
 
     confirmed: more than half of the answers are what followed the last word before, for every seed
     depends: more than half are copied by counting instead, for every seed
@@ -724,7 +733,8 @@ def copying_verdict(induction: list[float], ordinal: list[float]) -> str:
     seeds=SEEDS,
 )
 def copying() -> Measurement:
-    """Which word the Tinytown model gives after tom's third and first; what changes it, and what carries the change."""
+    """Find the word that the Tinytown model gives after tom's third and first, what changes it, and what carries the
+    change."""
     model, tokenizer = load_pretrained("tinytown")
     ordinal, induction, unmoved, carried = [], [], [], []
     for seed in SEEDS:
@@ -759,15 +769,15 @@ def copying() -> Measurement:
 
 # ------------------------------------------------------------------------------------- where induction heads do form
 INDUCTION_STEPS = 400
-TOKENS, WINDOW = 64, 48  # how many tokens there are, and how many a text has
+TOKENS, WINDOW = 64, 48  # number of tokens, and length of a text
 
 
 class SmearedKeys(nn.Linear):
-    """A projection to keys whose output is mixed with that of the token before, feature by feature."""
+    """A projection to keys that mixes its output with that of the token before, feature by feature."""
 
     def __init__(self, d_model: int):
         super().__init__(d_model, d_model, bias=False)
-        self.mix = nn.Parameter(torch.zeros(d_model))  # begins halfway
+        self.mix = nn.Parameter(torch.zeros(d_model))  # the initial mix is half of each
 
     def forward(self, x: Float[Tensor, "B T d_model"]) -> Float[Tensor, "B T d_model"]:
         keys = super().forward(x)
@@ -776,10 +786,10 @@ class SmearedKeys(nn.Linear):
 
 
 class AttentionOnly(nn.Module):
-    """Attention layers of one head each, added up in the residual stream, and nothing else; positions by RoPE.
+    """Add up attention layers of one head each in the residual stream, with RoPE and nothing else.
 
-    The smallest model in which induction heads are known to form (Olsson et al. 2022).
-    smeared: the keys are mixed with those of the token before, as in their argument 2.
+    This is the smallest model in which induction heads are known to form (Olsson et al. 2022).
+    smeared: mix the keys with those of the token before, as in their argument 2.
     """
 
     def __init__(self, n_layers: int, d_model: int = 64, smeared: bool = False):
@@ -793,7 +803,7 @@ class AttentionOnly(nn.Module):
         self.output = nn.Linear(d_model, TOKENS, bias=False)
 
     def forward(self, ids: Int[Tensor, "B T"], targets: Int[Tensor, "B T"] | None = None):
-        """Return the logits (B, T, V); with targets (logits, loss)."""
+        """Return the logits (B, T, V); with targets, (logits, loss)."""
         x = self.token_embedding(ids)  # (B, T, d_model)
         angles = rotary_angles(torch.arange(ids.shape[1]), x.shape[-1])
         for layer, norm in zip(self.layers, self.norms):
@@ -802,24 +812,24 @@ class AttentionOnly(nn.Module):
         return logits if targets is None else (logits, next_token_loss(logits, targets))
 
     def attention_weights(self, ids: Int[Tensor, "B T"]) -> list[Float[Tensor, "B T T"]]:
-        """Return what the head of each layer looks at."""
+        """Return the weights of each layer's head."""
         with evaluating(self), trace(self, "*.weights") as seen:
             self(ids)
         return [seen[f"layers.{i}.weights"][:, 0] for i in range(len(self.layers))]
 
 
 def random_lists(number: int, generator: torch.Generator) -> Int[Tensor, "N V"]:
-    """Return every token once, in an order of its own for each text."""
+    """Return every token once, in a new random order for each text."""
     return torch.rand(number, TOKENS, generator=generator).argsort(dim=1)
 
 
 def repeated_lists(number: int, generator: torch.Generator) -> tuple[Int[Tensor, "N T1"], Int[Tensor, "N"]]:
     """Return texts (N, WINDOW + 1), each a random list that is repeated until the window is full, and its length (N,).
 
-    The length, 6 to 20, differs from text to text, so that no fixed distance leads back to the last occurrence.
+    The length, 6 to 20, differs from text to text, so the last occurrence is never at a fixed distance.
     """
     lengths = torch.randint(6, 21, (number,), generator=generator)
-    index = torch.arange(WINDOW + 1) % lengths[:, None]  # (N, T + 1): which of the list
+    index = torch.arange(WINDOW + 1) % lengths[:, None]  # (N, T + 1): index in the list
     return random_lists(number, generator).gather(1, index), lengths
 
 
@@ -827,7 +837,7 @@ def repeated_lists(number: int, generator: torch.Generator) -> tuple[Int[Tensor,
 def learn_repeats(
     n_layers: int, seed: int, smeared: bool = False, rate: float = 1e-2, steps: int = 500
 ) -> AttentionOnly:
-    """Train a small model that has only attention on repeated random lists: some seconds."""
+    """Train a small model that has only attention on repeated random lists, in a few seconds."""
     torch.manual_seed(seed)
     model, generator = AttentionOnly(n_layers, smeared=smeared), torch.Generator().manual_seed(seed)
     texts = (repeated_lists(16, generator)[0] for _ in range(steps))
@@ -836,10 +846,11 @@ def learn_repeats(
 
 
 def repeats_seen(model: AttentionOnly, seed: int, number: int = 100) -> dict[str, float]:
-    """Return what the last layer's head does when a list comes again.
+    """Return what the last layer's head does when a list is repeated.
 
-    loss: nats per token, from the second token of the repetition on. before: weight of the first layer's head on the
-    token before. followed: weight of the last layer's head on what followed the present token earlier.
+    loss: nats per token, from the second token of the repetition on.
+    before: weight of the first layer's head on the token before.
+    followed: weight of the last layer's head on the token that followed the present token earlier.
     """
     ids, lengths = repeated_lists(number, torch.Generator().manual_seed(1000 + seed))
     inputs, again = ids[:, :-1], torch.arange(WINDOW) >= lengths[:, None]  # (N, T): this token has occurred before
@@ -847,7 +858,7 @@ def repeats_seen(model: AttentionOnly, seed: int, number: int = 100) -> dict[str
         losses = F.cross_entropy(model(inputs).mT, ids[:, 1:], reduction="none")  # (N, T)
     weights = model.attention_weights(inputs)  # (N, T, T) each
     first, last = weights[0], weights[-1]
-    followed = (inputs[:, :, None] == inputs[:, None, :-1]) * last[..., 1:]  # (N, T, T − 1): s − 1 holds the same as t
+    followed = (inputs[:, :, None] == inputs[:, None, :-1]) * last[..., 1:]  # (N, T, T − 1): s − 1 and t have the same token
     return {
         "loss": losses[again].mean().item(),
         "before": first.diagonal(-1, 1, 2).mean().item(),
@@ -856,11 +867,12 @@ def repeats_seen(model: AttentionOnly, seed: int, number: int = 100) -> dict[str
 
 
 def misquoted_lists(model: AttentionOnly, seed: int, number: int = 100) -> dict[str, float]:
-    """Return by which rule a model copies, asked as the Tinytown model is: twelve words, then the third and the first.
+    """Return which rule a model copies by, after the same test as for the Tinytown model: twelve words, then the third
+    and the first.
 
-    third, followed: how often it goes on with the third of the list, or with what followed the first. moves: how often
-    another last word (the seventh) makes it go on with what followed that one. carried: the share of an exchanged
-    second word that the last layer's head brings.
+    third, followed: how often it continues with the third word of the list, or with what followed the first.
+    moves: how often another last word (the seventh) makes it continue with what followed that one.
+    carried: the fraction of the change of a swapped second word that comes from the last layer's head.
     """
     words = random_lists(number, torch.Generator().manual_seed(2000 + seed))
     listed, new = words[:, :12], words[:, 12]  # (N, 12), (N,)
@@ -883,9 +895,10 @@ def misquoted_lists(model: AttentionOnly, seed: int, number: int = 100) -> dict[
 def copier_panels(
     tinytown: DecoderOnly, tokenizer: WordTokenizer, copier: AttentionOnly
 ) -> list[tuple[str, list[str], np.ndarray, int, int]]:
-    """Return two panels of `figures.two_copiers`, one for each model; their texts repeat the third word, then another.
+    """Return two panels of `figures.two_copiers`, one for each model. Their texts repeat the third word, then another
+    word.
 
-    The text of Tinytown is shown from tom's sentence on.
+    Tinytown's text is shown from tom's sentence on.
     """
     quoted, listed = draw_misquotes(tokenizer, (2, 0), 1, seed=1)  # (1, T), (1, 3)
     told = [tokenizer.tokens[id] for id in quoted[0].tolist()][9:]
@@ -904,10 +917,10 @@ def copier_panels(
 
 
 def induction_verdict(plain_one: list[bool], plain_two: list[bool], smeared_one: list[bool]) -> str:
-    """Tell for each seed whether an induction head forms: in one plain layer, in two, in one with smeared keys.
+    """Return whether an induction head forms for each seed: in one plain layer, in two, in one with smeared keys.
 
-    An induction head has more than half of its weight on what followed the current token earlier, and another last
-    word moves more than 90% of the answers.
+    An induction head has more than half of its weight on the token that followed the current token earlier. In
+    addition, another last word changes more than 90% of the answers as it should.
 
     confirmed: it forms in two plain layers for every seed, and in a single layer of either kind for none
     depends: it forms in two plain layers for every seed, in one plain layer for none, and in a single layer with
@@ -940,7 +953,7 @@ def induction_verdict(plain_one: list[bool], plain_two: list[bool], smeared_one:
     seeds=SEEDS,
 )
 def induction(size: Size) -> Measurement:
-    """Train models that have only attention on repeated random lists, and ask which rule they copy by."""
+    """Train models that have only attention on repeated random lists, and test which rule they copy by."""
 
     def trained(n_layers: int, smeared: bool) -> tuple[tuple[float, float, float], ...]:
         def run(rate: float, seed: int) -> tuple[float, float, float]:
@@ -976,14 +989,14 @@ def induction(size: Size) -> Measurement:
 
 @cache
 def _stories() -> tuple[WordTokenizer, Tensor, list[list[int]]]:
-    """Return a tokenizer, stories to train on as one row of ids, and others to measure on."""
+    """Return a tokenizer, stories to train on as one row of ids, and other stories to measure on."""
     tokenizer = WordTokenizer()
     held_out = [tokenizer.encode(story) for story in Tinytown(HELD_OUT_SEED).sample(100)]
     return tokenizer, encode_stories(Tinytown(0).sample(4000), tokenizer), held_out
 
 
 def loss_with_heads(n_heads: int, seed: int, steps: int = 60, rate: float = 0.03) -> float:
-    """Return the loss on held-out stories, in nats per token, of a small model with so many heads after some steps."""
+    """Return the held-out loss, in nats per token, of a small model with this number of heads after a few steps."""
     tokenizer, ids, held_out = _stories()
     torch.manual_seed(seed)
     model = DecoderOnly(
@@ -1034,7 +1047,7 @@ def _apart(differences: Sequence[float]) -> str:
     seeds=SEEDS,
 )
 def how_many(size: Size) -> Measurement:
-    """Train with d_model = 32 throughout: 1 head of 32 features, 4 of 8, 16 of 2; on the same batches."""
+    """Train models with d_model = 32 on the same batches: 1 head of 32 features, 4 heads of 8, and 16 heads of 2."""
 
     def losses(n_heads: int) -> tuple[float, ...]:
         def run(rate: float, seed: int) -> float:

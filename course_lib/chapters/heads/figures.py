@@ -1,4 +1,4 @@
-"""Figures of chapter 4: how features are split among heads, what each step costs, what a head does for an answer."""
+"""Figures of chapter 4: features split among heads, the cost of each step, and a head's part in an answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ HEAD_COLOURS = (SKY, ORANGE, GREEN, PURPLE, YELLOW, GREY, "#B7D7EA", "#F5D08A")
 # ------------------------------------------------------------------------------------------- features split among heads
 @dataclass
 class DealtOut(Drawing):
-    """A table of features (T, d_model); each cell in the colour and with the name of the head that gets it.
+    """Draw a table of features (T, d_model). Each cell has the colour and the name of the head that gets it.
 
     owner: (T, d_model), the number of the head, −1 for none.
     """
@@ -60,11 +60,11 @@ class DealtOut(Drawing):
         self.headline.set_text(self.title)
 
 
-# -------------------------------------------------------------------------------------------------- the heads' pipeline
+# ------------------------------------------------------------------------------------------------- multi-head attention
 def heads_pipeline(words: Sequence[str], weights: np.ndarray, d_model: int, layer: int) -> Figure:
-    """Draw multi-head attention: each head projects x and mixes the words in its own way, W_O mixes the heads.
+    """Draw multi-head attention: each head projects x and mixes the words in its own way, and W_O mixes the heads.
 
-    weights: (H, T, T) of that layer on these T words; next to each map, what the last word looks at.
+    weights: (H, T, T) of that layer for these T words. Next to each map is the word that the last word attends to most.
     """
     H, T, _ = weights.shape
     D = d_model // H
@@ -127,9 +127,9 @@ def heads_pipeline(words: Sequence[str], weights: np.ndarray, d_model: int, laye
 
 # ---------------------------------------------------------------------------------------------- two ways to copy a list
 def two_copiers(panels: Sequence[tuple[str, Sequence[str], np.ndarray, int, int]]) -> Figure:
-    """Draw what a head looks at where two rules of copying disagree, one panel for each head.
+    """Draw the weights of a head where two rules of copying disagree, one panel for each head.
 
-    panels: (what to call it, words, weights of the last word (T,), index of the third of the list, index of what
+    panels: (name, words, weights of the last word (T,), index of the third word of the list, index of the word that
     followed the last word earlier).
     """
     figure, axes = new_panels(WIDE, 4.4, len(panels))
@@ -145,13 +145,14 @@ def two_copiers(panels: Sequence[tuple[str, Sequence[str], np.ndarray, int, int]
     return figure
 
 
-# -------------------------------------------------------------------------------------------------- eight steps, priced
+# ----------------------------------------------------------------------------------------------- eight steps, with
+# costs
 @dataclass
 class StepsAndCosts(Drawing):
-    """The steps of multi-head attention, one line each.
+    """Draw the steps of multi-head attention, one line each.
 
-    rows: (step, shape, numbers in the result, parameters, FLOPs); of a step without a shape only the name is drawn.
-    A bar shows each step's share of the FLOPs.
+    rows: (step, shape, numbers in the result, parameters, FLOPs). A step without a shape has only its name. A bar shows
+    each step's fraction of the FLOPs.
     """
 
     rows: Sequence[tuple[str, str, int, int, int]]
@@ -199,7 +200,7 @@ class StepsAndCosts(Drawing):
 # ------------------------------------------------------------------------------------------------- a head at a question
 @dataclass
 class HeadAtWork(Drawing):
-    """Where one head looks from the last word, and the next word's probabilities with it and without it.
+    """Draw one head's weights from the last word, and the next word's probabilities with and without the head.
 
     weights: (T,). candidates: words; with_head, without: their probabilities. At most the last 16 words are drawn.
     """
@@ -249,7 +250,7 @@ class HeadAtWork(Drawing):
 
 # ---------------------------------------------------------------------------------------- what removing each head costs
 def costs_of_removal(costs: np.ndarray, heads: Sequence[str], asked: Sequence[str], title: str) -> Figure:
-    """Draw the nats lost when a head is removed: costs (number of heads, columns), the first column is all stories."""
+    """Draw the nats lost without each head: costs (number of heads, columns); the first column is all stories."""
     figure, axes = new_figure(WIDE, 1.9 + 0.3 * len(heads))
     image = axes.imshow(np.clip(costs, 0, None), cmap="Oranges", vmin=0, vmax=3, aspect="auto")
     axes.set_xticks(range(len(asked)), asked, rotation=30, ha="left", fontsize=10)
@@ -273,7 +274,7 @@ def costs_of_removal(costs: np.ndarray, heads: Sequence[str], asked: Sequence[st
 
 
 def loss_by_heads(n_heads: Sequence[int], losses: Sequence[float], d_model: int) -> Figure:
-    """Draw the loss after equal training, one point for each number of heads."""
+    """Draw the loss after the same training, one point for each number of heads."""
     figure, axes = new_figure(7.5, 3.6)
     points = range(len(n_heads))
     axes.plot(points, losses, "o-", color=BLUE, markersize=9)
@@ -293,9 +294,9 @@ def loss_by_heads(n_heads: Sequence[int], losses: Sequence[float], d_model: int)
 # ------------------------------------------------------------------------------------------- what carries a difference
 @dataclass
 class CarriedShares(Drawing):
-    """A map of parts and positions: how much of the difference between two texts each part carries there.
+    """Draw a map of parts and positions: how much of the difference between two texts each part carries there.
 
-    shares: (number of parts, number of positions); 1 is all of it, below 0 is in the other direction. At most 16 × 16.
+    shares: (number of parts, number of positions); 1 is all of it, and below 0 is the other direction. At most 16 × 16.
     words: the token at each position, "old → new" where the texts differ.
     """
 

@@ -1,4 +1,4 @@
-"""What answers of chapter 4 are given that is no plain data, and how they are used: see `grading/fixtures.py`."""
+"""How the tests of chapter 4 build arguments that are not plain data, and use an answer: see `grading/fixtures.py`."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -9,15 +9,16 @@ from course_lib.grading.fixtures import drawn_decoder
 
 
 def model_maker(config: dict) -> Callable:
-    """make_model(n_heads, seed): a new decoder with so many heads, its weights drawn from the seed."""
+    """Return make_model(n_heads, seed), which makes a new decoder with this number of heads and weights from the
+    seed."""
     return lambda n_heads, seed: drawn_decoder({**config, "n_heads": n_heads}, seed)
 
 
 def losses_and_models(answer, make_model, heads, batches, held_out, lr, seeds):
-    """Return what a comparison of head counts reports, and what the models that it has made can do.
+    """Return the result of a comparison of head counts, and what its models can do.
 
-    loss of the models: n_heads -> mean over its models of the loss on held_out. If a model was made twice, the later.
-    all batches read in training mode: by every model that has dropout.
+    loss of the models: n_heads -> mean loss of its models on held_out. If a model was made twice, the later one counts.
+    all batches read in training mode: True if every model with dropout has read all of them.
     """
     made, read = {}, Counter[Any]()
 
@@ -27,7 +28,7 @@ def losses_and_models(answer, make_model, heads, batches, held_out, lr, seeds):
         def note(module, *given):
             read[n_heads, seed] += module.training
 
-        next(model.children()).register_forward_hook(note)  # of a part: who calls model.forward passes it, too
+        next(model.children()).register_forward_hook(note)  # on a part, so that it also notices a call of model.forward
         return model
 
     reported = answer(make_and_note, heads, batches, held_out, lr, seeds)

@@ -82,7 +82,7 @@ def split_sliders() -> LiveFigure:
 def priced_steps(B: int, T: int, d_model: int, n_heads: int) -> list[tuple[str, str, int, int, int]]:
     """Return (step, shape, numbers in the result, parameters, FLOPs) of the eight steps.
 
-    The parameters include biases. A multiplication with its addition counts as 2 FLOPs; softmax is left out.
+    The parameters include biases. A multiplication with its addition counts as 2 FLOPs; softmax does not count.
     """
     D, d = d_model // n_heads, d_model
     tokens, table = B * T * d, B * n_heads * T * T
@@ -149,7 +149,7 @@ def shapes_and_costs() -> LiveFigure:
 def remove_a_head(
     model: DecoderOnly, tokenizer: WordTokenizer, question: str, layer: int = 0, head: int = 0
 ) -> LiveFigure:
-    """Ask the model a question, show where one head looks, and remove the head.
+    """Show the answer to a question, where one head looks, and the answer without this head.
 
     question, layer, head: the first values of the controls.
     """
@@ -202,7 +202,7 @@ def explore_split(function: Callable) -> LiveFigure:
 
     @cache
     def measure(n_heads: int) -> tuple[np.ndarray, str, str]:
-        """(owner of each number (4, 8), −1 for none; title; what to say)."""
+        """Return (owner of each number (4, 8), −1 for none; title; description)."""
         owner = np.full((T, D_MODEL), -1)
         yours, problem = attempt(function, NUMBERS.clone(), n_heads, shape=(1, n_heads, T, D_MODEL // n_heads))
         if yours is None:
@@ -233,7 +233,7 @@ def explore_split(function: Callable) -> LiveFigure:
 
 # ------------------------------------------------------------------------------------- the learner's own module, poked
 def explore_module(module: Callable) -> LiveFigure:
-    """Change one of five tokens, and see which outputs of your `MultiHeadAttention(d_model, n_heads)` move."""
+    """Show which outputs of your `MultiHeadAttention(d_model, n_heads)` move when one of five tokens changes."""
     length = 5
     rng = torch.Generator().manual_seed(5)
     x, other = torch.randn(1, length, D_MODEL, generator=rng), torch.randn(D_MODEL, generator=rng)
@@ -308,18 +308,19 @@ KINDS = ("residual stream", "attention", "feed-forward", "single heads")
 def counterfactuals(
     model: DecoderOnly, tokenizer: WordTokenizer, question: str = "capital", kind: str = KINDS[-1]
 ) -> LiveFigure:
-    """Change what a text says, and see which part of the model carries the change to the answer, and at which position.
+    """Show which part of the model, at which position, carries a change in a text to the answer.
 
-    Two texts of one question, such as two countries and the capital asked for. Each cell of the map takes one part at
-    one position from the run on the other text (`patch`); its number is the change of the answer, logit of the new
-    answer − logit of the old one, as a fraction of what the other text itself changes (`swap`).
+    The two texts ask the same question, such as the capitals of two countries. Each cell of the map takes one part at
+    one position from the run on the other text (`patch`). Its number is the change of the answer, logit of the new
+    answer − logit of the old one, as a fraction of the change that the other text itself causes (`swap`).
 
     question, kind: the first values of the lists.
     """
 
     @cache
     def texts(question: str, example: int) -> tuple[Tensor, Tensor, str, str]:
-        """(ids (1, T), the other ids (1, T), old answer, new answer): the next two that are asked differently."""
+        """Return (ids (1, T), the other ids (1, T), old answer, new answer) of the next two texts with different
+        answers."""
         drawn = iter(draw_questions(question, 200, seed=example))
         prompt, answer = next(drawn)
         other, new = next(each for each in drawn if each[1] != answer and answer not in each[0].split())
@@ -327,7 +328,7 @@ def counterfactuals(
         return ids, others, answer, new
 
     def parts(kind: str) -> dict[str, str]:
-        """Return label of the row -> the part, as `patch` names it; the last layer at the top."""
+        """Return label of the row -> the part, as `patch` names it, with the last layer at the top."""
         layers = range(model.config.n_layers)[::-1]
         if kind == KINDS[-1]:
             heads = range(model.config.n_heads)
@@ -337,7 +338,7 @@ def counterfactuals(
 
     @cache
     def measure(question: str, example: int, kind: str) -> tuple[list[str], np.ndarray]:
-        """(the words from the first that differs on, shares (number of parts, as many positions))."""
+        """Return (the words from the first difference on, shares (number of parts, number of these positions))."""
         ids, others, old, new = texts(question, example)
         before, after = tokenizer.id(old), tokenizer.id(new)
         with evaluating(model):
@@ -360,7 +361,7 @@ def counterfactuals(
         return words, np.array(shares)
 
     def most(question: str, example: int, kind: str) -> tuple[str, str, float]:
-        """The part and the word that carry the most."""
+        """Return the part and the word that carry the most."""
         words, shares = measure(question, example, kind)
         row, column = np.unravel_index(shares.argmax(), shares.shape)
         part = list(parts(kind))[row]

@@ -1,1 +1,1 @@
-"""Causal masking: what teaches this chapter."""
+"""Causal masking: the code of this chapter."""

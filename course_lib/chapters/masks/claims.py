@@ -24,7 +24,7 @@ SEEDS = (0, 1, 2)
 
 # ------------------------------------------------------------------------------------------------------------ leak test
 def small_decoder(seed: int) -> DecoderOnly:
-    """Return an untrained causal model whose weights are large enough for every token to matter."""
+    """Return an untrained causal model whose weights are so large that every token matters."""
     torch.manual_seed(seed)
     model = DecoderOnly(TransformerConfig(vocab_size=50, d_model=32, n_heads=4, n_layers=2, max_seq_len=16))
     for parameter in model.parameters():
@@ -44,7 +44,8 @@ def without_mask(model: nn.Module) -> nn.Module:
 
 
 def moved_by_a_change(model: nn.Module) -> tuple[float, float]:
-    """Return (the most that an output before a changed token moves, the least that its own moves), over 12 tokens."""
+    """Change a token among 12. Return (the most that an earlier output changes, the least that its own output
+    changes)."""
     ids = torch.randint(50, (1, 12))
     earlier, own = [0.0], []
     with torch.no_grad():
@@ -132,7 +133,7 @@ class NextWord(nn.Module):
 def train_next_word(kind: str, seed: int, rate: float = 0.008, size: Size = USUAL) -> NextWord:
     """Train a model on the next word of Tinytown's stories. kind: MASKED, UNMASKED or NEVER_ASKED.
 
-    rate: that of the chapter unless given; the claim finds the best one of each kind.
+    rate: the learning rate, by default the chapter's; the claim finds the best rate of each kind.
     """
     torch.manual_seed(seed)
     model = NextWord(kind, size.width(48))
@@ -147,13 +148,13 @@ def _held_out() -> Tensor:
     return stories.unfold(0, T + 1, T + 1)  # (windows, T + 1)
 
 
-ASKED = range(8, T + 1, 8)  # at inference, how many words are given before the one that is asked for
+ASKED = range(8, T + 1, 8)  # at inference: the number of words before the predicted one
 
 
 def losses_of(model: NextWord) -> tuple[float, float]:
     """Return (loss as training sees it, loss at inference) in nats per word, on held-out stories.
 
-    At inference the model is given only the words before: the text ends where the next word is asked for.
+    At inference the text ends before the predicted word, so the model reads only earlier words.
     """
     windows = _held_out()
     with evaluating(model):
@@ -166,13 +167,13 @@ def losses_of(model: NextWord) -> tuple[float, float]:
 
 
 def loss_of_word_frequencies() -> float:
-    """Return the loss on the same words of a guess by frequency, which reads no text at all: nats per word."""
+    """Return the loss on the same words, in nats per word, if we predict by frequency and read no text at all."""
     counts = torch.bincount(tinytown_ids(), minlength=len(WordTokenizer())).float() + 1
     return -(counts / counts.sum()).log()[_held_out()[:, ASKED]].mean().item()
 
 
 def cheating_verdict(cheats: bool, unmasked: list[float], never_asked: list[float], uniform: float) -> str:
-    """Compare the losses at inference with the loss of a uniform guess, which knows nothing.
+    """Compare the losses at inference with the loss of a uniform guess.
 
     confirmed: in training the loss without a mask is under half the loss with one, and at inference it is above a
         uniform guess's in every seed

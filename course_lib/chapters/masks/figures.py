@@ -64,9 +64,9 @@ def _cell(axes: Axes, x: float, y: float, name: str, number: float, hidden: bool
 # ----------------------------------------------------------------------------------------------------------- one row
 @dataclass
 class MaskedRow(Drawing):
-    """The scores of one query (S,), some of them hidden, and the weights (S,) that result.
+    """Draw the scores of one query (S,), some of them hidden, and the resulting weights (S,).
 
-    A weight of 0 whose score is not hidden has been zeroed afterwards, and is marked as such.
+    A weight of 0 whose score is not hidden was set to zero after the softmax, and is marked.
     """
 
     scores: np.ndarray
@@ -109,7 +109,7 @@ class MaskedRow(Drawing):
 # ------------------------------------------------------------------------------------------------------------ leak test
 @dataclass
 class LeakBars(Drawing):
-    """How far each output (T,) moves when the token at one position is changed; no output before it may move."""
+    """Draw how far each output (T,) moves when the token at one position is changed; no earlier output may move."""
 
     changes: np.ndarray
     position: int

@@ -1,15 +1,16 @@
-"""What answers of chapter 3 are given that is no plain data: see `grading/fixtures.py`."""
+"""How the tests of chapter 3 build an argument that is not plain data: see `grading/fixtures.py`."""
 
 import torch
 from torch import Tensor, nn
 
 
 class Mixing(nn.Module):
-    """A model of some layers, ids (B, T) -> logits (B, T, V), in which each output mixes the tokens as told.
+    """A model with a given number of layers, ids (B, T) -> logits (B, T, V), in which each output mixes the tokens as
+    `mixes` says.
 
     x = embedding[ids], then x + tanh(mix · x) for each (T_max, T_max) of `mixes`, then logits = x · output + bias.
-    `rounding`: the logits change by this share with the mean of all tokens, as sums in another order change them.
-    `opened_by`: only in texts with this token at position `opened_at` does an output see later ones.
+    `rounding`: the logits change by this fraction with the mean of all tokens, like sums in a different order.
+    `opened_by`: an output sees later tokens only in texts with this token at position `opened_at`.
     """
 
     def __init__(
@@ -31,7 +32,7 @@ class Mixing(nn.Module):
         for mix in self.mixes:
             mix = mix[:T, :T]  # (T, T)
             if self.opened_by is not None:
-                there = ids[:, self.opened_at : self.opened_at + 1]  # (B, 1); (B, 0) of a text that is too short
+                there = ids[:, self.opened_at : self.opened_at + 1]  # (B, 1); (B, 0) for a text that is too short
                 opened = (there == self.opened_by).any(1)  # (B,)
                 mix = torch.where(opened[:, None, None], mix, mix.tril())  # (B, T, T)
             x = x + (mix @ x).tanh()

@@ -15,7 +15,7 @@ from course_lib.live.figure import LiveFigure, dropdown, slider
 from course_lib.live.shared_figures import Patterns
 from course_lib.masks import causal_mask, combine, padding_mask, prefix_mask
 
-# The web edition records these figures: call -> the control that its slider walks through.
+# The web edition records these figures: call -> the control whose values it records one by one.
 RECORDED = {"leak_test": "position"}
 
 BERT, GPT, T5 = "BERT, bidirectional", "GPT, causal", "T5, source then target"
@@ -27,7 +27,8 @@ def _of(asked: int, most: int) -> str:
 
 
 def mask_patterns() -> LiveFigure:
-    """Show three families' masks side by side: their length, the length of T5's source, and padding at the end."""
+    """Show three families' masks side by side, with sliders for the length, T5's source length, and padding at the
+    end."""
 
     def build(length: int, prefix: int, padding: int) -> dict[str, np.ndarray]:
         real = padding_mask([max(1, length - padding)], length)[0, 0]  # (1, T): the same keys for every query
@@ -60,7 +61,7 @@ BEFORE, AFTER, NONE = "hidden before softmax", "zeroed after softmax", "not mask
 
 
 def masked_row(scores: np.ndarray, tokens: Sequence[str]) -> LiveFigure:
-    """Show one row of scores (T, T) under a causal mask: hidden before the softmax, zeroed after it, or not at all."""
+    """Show one row of scores (T, T) under a causal mask: hidden before the softmax, zeroed after it, or neither."""
     scores_ = torch.tensor(scores)
 
     def measure(query: int, how: str) -> tuple[np.ndarray, np.ndarray]:
@@ -96,7 +97,7 @@ LEAK_MASKS = {  # name -> (T, T), True = may attend
 
 
 class TwoLayers(nn.Module):
-    """Two untrained layers of attention: enough to show where information can flow."""
+    """Two untrained layers of attention, which are enough to show where information can flow."""
 
     def __init__(self, d_model: int = 16):
         super().__init__()
@@ -112,7 +113,7 @@ class TwoLayers(nn.Module):
 
 
 def leak_test() -> LiveFigure:
-    """Change one token and see which outputs move, under four masks."""
+    """Show which outputs move when one token changes, under four masks."""
     with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they are
         model = TwoLayers()
         x, other = torch.randn(1, POSITIONS, 16), torch.randn(16)
@@ -142,7 +143,7 @@ def leak_test() -> LiveFigure:
 
 # ----------------------------------------------------------------------------------------------------------- exercises
 def explore_causal(function: Callable) -> LiveFigure:
-    """Draw your `causal_mask(T, S)` next to the library's: its T rows at the foot of an S × S square."""
+    """Draw your `causal_mask(T, S)` next to the library's, as the T bottom rows of an S × S square."""
 
     def compare(T: int, cached: int) -> tuple[np.ndarray | None, np.ndarray, str]:
         S = T + cached
@@ -186,7 +187,7 @@ def explore_causal(function: Callable) -> LiveFigure:
 
 
 def explore_attention(function: Callable) -> LiveFigure:
-    """Change one token and see which outputs of your `causal_self_attention` move."""
+    """Show which outputs of your `causal_self_attention` move when one token changes."""
     d_model, rng = 12, torch.Generator().manual_seed(0)
     x, other = torch.randn(1, POSITIONS, d_model, generator=rng), torch.randn(d_model, generator=rng)
     W = [torch.randn(d_model, d_model, generator=rng) / 2 for _ in range(4)]

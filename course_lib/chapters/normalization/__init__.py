@@ -1,1 +1,1 @@
-"""Normalization: what teaches this chapter."""
+"""Normalization: the code of this chapter."""

@@ -1,4 +1,4 @@
-"""Chapter 7: what normalization keeps at one size, what it does not, and what it costs."""
+"""Chapter 7: which sizes normalization keeps steady, which it does not, and what it costs."""
 
 import math
 import statistics
@@ -23,13 +23,13 @@ from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.training import TrainingDiverged
 
 SEEDS = (0, 1, 2)
-TEN_SEEDS = tuple(range(10))  # where three say too little
+TEN_SEEDS = tuple(range(10))  # for results that three seeds cannot decide
 RATES = (0.01, 0.03, 0.1)
 STEPS, ROWS, N_LAYERS = 60, 8, 2
 DEEP_LAYERS, DEEP_STEPS = 4, 120
 LARGER_TABLE = 0.2  # standard deviation of the larger initial token table; the usual one has 0.02
 DEPTH = 50
-LETTERS_ALONE = 2.86  # nats per letter for a model that knows how frequent each letter is, and nothing else
+LETTERS_ALONE = 2.86  # nats per letter for a model that knows only how frequent each letter is
 INITIALIZATIONS = ("default", "xavier")
 RMS_NORM = Source(
     "Zhang & Sennrich 2019",
@@ -48,9 +48,10 @@ def spread_by_depth(
     """Return the standard deviation of the stream before the first of n_blocks untrained blocks, and after each.
 
     Args:
-        norm: "pre", "post" or None. residual: False takes x + F(x) away and leaves F(x).
+        norm: "pre", "post" or None.
+        residual: False replaces x + F(x) by F(x).
         initialization: "default" (PyTorch's own for a linear layer) or "xavier" (uniform, larger).
-        n_blocks: DEPTH unless given.
+        n_blocks: by default DEPTH.
     """
     torch.manual_seed(seed)
     config = TransformerConfig(
@@ -84,15 +85,16 @@ def _without_residual(block: TransformerBlock, norm: str | None, x: Tensor) -> T
 def factor_per_block(spreads: Sequence[float], first: int, last: int) -> float:
     """Return the factor by which one block multiplies the values, on average over blocks first + 1 to last.
 
-    The growth over these blocks is this factor multiplied by itself last − first times.
+    The growth over these blocks is this factor to the power last − first.
     """
     return (spreads[last] / spreads[first]) ** (1 / (last - first))
 
 
 def evenness(spreads: Sequence[float]) -> float:
-    """Return the growth over the second half of the blocks divided by that over the first, both as logarithms.
+    """Return the log of the growth over the second half of the blocks, divided by the log for the first half.
 
-    1: exponential, the same factor for each block. About 0.2 over 50 blocks: like the root of the depth.
+    1 means exponential growth, with the same factor for each block. About 0.2 over 50 blocks means growth like the
+    square root of the depth.
     """
     middle = len(spreads) // 2
     return math.log(spreads[-1] / spreads[middle]) / math.log(spreads[middle] / spreads[0])
@@ -128,7 +130,7 @@ def depth_verdict(without: Sequence[float], with_norms: Sequence[float]) -> str:
     seeds=TEN_SEEDS,
 )
 def depth() -> Measurement:
-    """Growth of the residual stream over 50 untrained blocks, without norms and with pre-norm."""
+    """Measure the growth of the residual stream over 50 untrained blocks, without norms and with pre-norm."""
     runs = {
         (norm, initialization): [spread_by_depth(norm, initialization=initialization, seed=seed) for seed in TEN_SEEDS]
         for norm, initialization in product((None, "pre"), INITIALIZATIONS)
@@ -197,7 +199,7 @@ def any_depth_verdict(within_bounds: bool, post_steady: bool) -> str:
     seeds=SEEDS,
 )
 def any_depth() -> Measurement:
-    """Standard deviation of the stream over 50 untrained blocks with pre-norm and with post-norm."""
+    """Measure the standard deviation of the stream over 50 untrained blocks with pre-norm and with post-norm."""
     pre, post = (
         [spread_by_depth(norm, initialization="xavier", seed=seed) for seed in SEEDS] for norm in ("pre", "post")
     )
@@ -219,14 +221,14 @@ def any_depth() -> Measurement:
 
 # ----------------------------------------------------------------------------------------------------------- training
 def leave_norms_out(model: DecoderOnly) -> None:
-    """Take every norm out of a decoder."""
+    """Remove every norm from a decoder."""
     for block in model.blocks:
         block.norm1 = block.norm2 = nn.Identity()
     model.final_norm = nn.Identity()
 
 
 def no_norms_larger_table(model: DecoderOnly) -> None:
-    """Take every norm out of a decoder, and start its token table with values ten times as large."""
+    """Remove every norm from a decoder, and make the initial values of its token table ten times as large."""
     leave_norms_out(model)
     nn.init.normal_(model.token_embedding.weight, std=LARGER_TABLE)
 
@@ -279,7 +281,7 @@ def needed_verdict(behind: float, behind_with_larger_table: float) -> str:
     seeds=SEEDS,
 )
 def needed(size: Size) -> Measurement:
-    """Held-out loss with norms, without them, and without them with larger initial values."""
+    """Measure the held-out loss with norms, without them, and without them with larger initial values."""
     arm = partial(best_speller, steps=size.steps(STEPS), d_model=size.width(32))
     norms, none, larger = (arm(prepare=prepare) for prepare in (None, leave_norms_out, no_norms_larger_table))
     return Measurement(
@@ -311,7 +313,7 @@ def rms_quality_verdict(behind: Sequence[float]) -> str:
     seeds=TEN_SEEDS,
 )
 def rms_quality(size: Size) -> Measurement:
-    """Held-out loss of the same model with either norm."""
+    """Measure the held-out loss of the same model with each norm."""
     arm = partial(best_speller, seeds=TEN_SEEDS, steps=size.steps(STEPS), d_model=size.width(32))
     layer, rms = arm(prepare=None), arm(prepare=None, norm="rms")
     behind = [with_rms - with_layer for with_rms, with_layer in zip(rms.losses, layer.losses)]
@@ -361,7 +363,7 @@ def block_costs(model: DecoderOnly, n_rows: int = 40) -> list[float]:
 def deep_share(
     rate: float, seed: int, steps: int, norm_position: str, prepare: Callable[[DecoderOnly], None] | None = None
 ) -> tuple[float, float]:
-    """Return (loss, the deeper half's part of what removing one block costs, summed over all blocks)."""
+    """Return (loss, the deeper half's fraction of the cost of removing one block, summed over all blocks)."""
     model, loss = train_on_letters(
         seed, steps, peak=rate, rows=ROWS, prepare=prepare, n_layers=DEEP_LAYERS, norm_position=norm_position
     )
@@ -399,7 +401,7 @@ def deep_blocks_verdict(pre: Sequence[float], scaled: Sequence[float]) -> str:
     seeds=SEEDS,
 )
 def deep_blocks(size: Size) -> Measurement:
-    """Four blocks trained on letters; then each is removed in turn."""
+    """Train four blocks on letters, then remove each in turn."""
     pre, post, scaled = (
         [
             share
@@ -421,7 +423,8 @@ def deep_blocks(size: Size) -> Measurement:
 
 # -------------------------------------------------------------------------------------------------------------- details
 def eps_factor(std: float, eps: float = 1e-6) -> tuple[float, float]:
-    """Return the deviation after the norm of a token with this deviation: eps inside the root, eps added outside."""
+    """Return the standard deviation that a norm gives a token of this deviation: with eps inside the root, and
+    outside."""
     return std / math.sqrt(std**2 + eps), std / (std + eps)
 
 
@@ -452,7 +455,8 @@ def eps_verdict(kernel: float, outside: float, usual_gap: float) -> str:
     verdict=eps_verdict,
 )
 def eps() -> Measurement:
-    """The deviation of the output of a nearly constant token, both ways and by PyTorch's kernel."""
+    """Measure the output's deviation for a nearly constant token, for both positions of eps and for PyTorch's
+    kernel."""
     (inside, outside), (usual_in, usual_out) = eps_factor(1e-6), eps_factor(1.0)
     token = torch.linspace(-1, 1, 768, dtype=torch.float64)
     token = 1e-6 * token / token.std(correction=0)
@@ -529,7 +533,7 @@ def batch_verdict(behind: Sequence[float]) -> str:
     seeds=SEEDS,
 )
 def batch(size: Size) -> Measurement:
-    """The same model with either norm; and whether one text's last token reaches another text's first, in training."""
+    """Compare the same model with each norm, and test whether one text's last token affects another text's first."""
     arm = partial(best_speller, steps=size.steps(STEPS), d_model=size.width(32))
     by_batch, by_layer = (arm(prepare=prepare) for prepare in (use_batch_norm, None))
     behind = [with_batch - with_layer for with_batch, with_layer in zip(by_batch.losses, by_layer.losses)]
@@ -555,7 +559,7 @@ def batch(size: Size) -> Measurement:
 
 
 def batch_or_layer_norm(name: str, x: Float[Tensor, "B T d_model"]) -> Float[Tensor, "B T d_model"]:
-    """PyTorch's BatchNorm as in training, over all texts and positions, or LayerNorm, over the features."""
+    """Apply PyTorch's BatchNorm as in training, over all texts and positions, or LayerNorm, over the features."""
     if name == "batch":
         return F.batch_norm(x.transpose(1, 2), None, None, training=True).transpose(1, 2)
     return F.layer_norm(x, x.shape[-1:])
@@ -575,7 +579,7 @@ def rms_norm_by_hand(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
 
 
 def compare_speed(widths: Sequence[int] = WIDTHS, rounds: int = 30) -> dict[str, list[float]]:
-    """Return RMSNorm's time divided by LayerNorm's at each width on this machine, for both ways of writing them."""
+    """Return RMSNorm's time divided by LayerNorm's at each width on this machine, for both implementations."""
     ratios: dict[str, list[float]] = {"by hand": [], "with PyTorch's functions": []}
     for width in widths:
         x, weight, bias = torch.randn(128, width), torch.rand(width), torch.rand(width)
@@ -629,7 +633,8 @@ def rms_speed_verdict(ratios: Sequence[float]) -> str:
     timed=True,
 )
 def rms_speed() -> Measurement:
-    """Forward pass of 128 tokens, both norms by hand and with PyTorch's functions, at three widths; and a model."""
+    """Time a forward pass of 128 tokens with both norms, by hand and with PyTorch's functions, at three widths; and a
+    model."""
     by_kind = compare_speed()
     whole = model_ratio()
     by_hand, fused = (f"{min(values):.2f}–{max(values):.2f}" for values in by_kind.values())

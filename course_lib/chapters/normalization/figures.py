@@ -1,4 +1,4 @@
-"""Figures of chapter 7: what a norm forgets, which numbers share a mean, spread by depth, eps, speed, loss by rate."""
+"""Figures of chapter 7: what a norm discards, which numbers share a mean, growth by depth, eps, speed, loss by rate."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from course_lib.live.drawing import Drawing, as_function, fix_layout, headline, 
 from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, SKY, WIDE
 
 
-# ------------------------------------------------------------------------------------------------- what a norm forgets
+# ------------------------------------------------------------------------------------------------ what a norm discards
 @dataclass
 class TwoNorms(Drawing):
-    """One token (d_model,), and what LayerNorm and RMSNorm make of it."""
+    """Draw one token (d_model,), and the results of LayerNorm and RMSNorm."""
 
     x: np.ndarray
     layer: np.ndarray
@@ -41,7 +41,7 @@ class TwoNorms(Drawing):
         axes[0].set_ylabel("value (dotted: mean)")
         for one in axes[1:]:
             one.set_ylim(-2.4, 2.4)
-        axes[0].set_ylim(-0.0052, 0.0052)  # the widest tick labels: the layout leaves room for them
+        axes[0].set_ylim(-0.0052, 0.0052)  # the widest tick labels, so that the layout leaves room for them
         fix_layout(figure)
         return figure
 
@@ -56,7 +56,7 @@ class TwoNorms(Drawing):
                 text = f"{value:,.4g}" if one is self.axes[0] else f"{round(value, 2) + 0.0:.2f}"
                 y = value + (0.02 if value >= 0 else -0.02) * (high - low)
                 number.set(y=y, text=text, va="bottom" if value >= 0 else "top")
-                # One that was not divided may lie far outside.
+                # A value that was not divided may be far outside.
                 number.set_visible(one is self.axes[0] or bool(low < y < high))
             mean.set_ydata([values.mean()] * 2)
         said = (
@@ -69,7 +69,7 @@ class TwoNorms(Drawing):
 # ------------------------------------------------------------------------------------------- which numbers share a mean
 @dataclass
 class SharedStatistics(Drawing):
-    """A tensor (B, T, d_model) as B tables. group: bool, the numbers that share statistics with the chosen one."""
+    """Draw a tensor (B, T, d_model) as B tables. group: bool, the numbers that share statistics with the chosen one."""
 
     x: np.ndarray
     group: np.ndarray
@@ -106,10 +106,10 @@ class SharedStatistics(Drawing):
         self.headline.set_text(self.title)
 
 
-# ----------------------------------------------------------------------------------------------------- spread by depth
+# ------------------------------------------------------------------------------------------------------ growth by depth
 @dataclass
 class SpreadByDepth(Drawing):
-    """Standard deviation of the residual stream (n + 1,) over the number of blocks; n_blocks is marked."""
+    """Draw the standard deviation of the residual stream (n + 1,) over the number of blocks; n_blocks is marked."""
 
     spreads: np.ndarray
     n_blocks: int
@@ -139,7 +139,7 @@ class SpreadByDepth(Drawing):
 
 
 def pre_and_post(pre: np.ndarray, post: np.ndarray) -> Figure:
-    """Standard deviation of the residual stream over depth with pre- and post-norm, beside the root of the depth."""
+    """Draw the residual stream's standard deviation over depth with pre- and post-norm, and the root of the depth."""
     figure, axes = new_figure(7.5, 3.6)
     blocks = np.arange(len(pre))
     axes.plot(blocks, np.sqrt(blocks + 1), color=GREY, linestyle=":", linewidth=1.5)
@@ -161,7 +161,8 @@ def pre_and_post(pre: np.ndarray, post: np.ndarray) -> Figure:
 
 # ------------------------------------------------------------------------------------------------------ eps and speed
 def eps_places(sizes: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> Figure:
-    """Standard deviation of the output over that of the input, with eps inside the root and added outside it."""
+    """Draw the standard deviation of the output over that of the input, with eps inside the root and added outside
+    it."""
     figure, axes = new_figure(7.5, 3.5)
     axes.set_xscale("log")
     axes.plot(sizes, inside, color=BLUE, linewidth=2)
@@ -177,7 +178,7 @@ def eps_places(sizes: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> Fi
 
 @dataclass
 class SpeedRatios(Drawing):
-    """Time of RMSNorm divided by that of LayerNorm, per width, for each way of writing them."""
+    """Draw the time of RMSNorm divided by the time of LayerNorm, over the width, for each implementation."""
 
     widths: Sequence[int]
     ratios: Mapping[str, Sequence[float]]

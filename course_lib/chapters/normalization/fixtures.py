@@ -1,4 +1,4 @@
-"""What answers of chapter 7 are given that is no plain data, and how they are used: see `grading/fixtures.py`."""
+"""How the tests of chapter 7 build arguments that are not plain data, and use an answer: see `grading/fixtures.py`."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,8 @@ from course_lib.grading.judge.values import plain
 
 
 class _PretendClock:
-    """Shows the seconds that pretended functions have taken. `calls`: how often a width was computed, by anyone."""
+    """Return the seconds that pretended functions have taken. `calls`: how often anyone has called them with each
+    width."""
 
     def __init__(self):
         self.now, self.readings, self.calls = 0.0, 0, {}
@@ -20,10 +21,10 @@ class _PretendClock:
 
 
 class _PretendNorm:
-    """Returns its input, and lets a clock go on by overhead + per_feature · width microseconds.
+    """Return the input, and move a clock forward by overhead + per_feature · width microseconds.
 
-    As on a real machine: the first call of a width takes a millisecond more, the machine slows down by a sixtieth with
-    every call, times waver by 1%, and if `stumbles`, every ninth call takes forty times as long.
+    As on a real machine, the first call with a width takes a millisecond more, each call slows the machine down by a
+    sixtieth, and times vary by 1%. If `stumbles` is True, every ninth call takes forty times as long.
     """
 
     def __init__(self, overhead, per_feature, stumbles):
@@ -43,17 +44,18 @@ class _PretendNorm:
 
 
 def pretend_norm(overhead: float, per_feature: float, stumbles: bool) -> Callable:
-    """A function of x that takes a known time on a pretended clock."""
+    """Return a function of x that takes a known time on a pretended clock."""
     return _PretendNorm(overhead, per_feature, stumbles)
 
 
 def pretend_clock() -> Callable:
-    """A clock that only the pretended functions move."""
+    """Return a clock that only the pretended functions move."""
     return _PretendClock()
 
 
 def started_and_called(module, x):
-    """(output, parameters of a new module of this class, gradient of the weight under a weighted sum of the output)."""
+    """Return (output, parameters of a new module of this class, gradient of the weight for a weighted sum of the
+    output)."""
     output = module.train()(x)
     new = {name: parameter.detach() for name, parameter in type(module)(x.shape[-1]).named_parameters()}
     gradient = torch.zeros_like(module.weight)
@@ -65,7 +67,8 @@ def started_and_called(module, x):
 
 
 def timed_with(answer, rms_norm, layer_norm, widths, rounds, clock):
-    """The ratios that an answer measures with a pretended clock; or in a sentence, why nothing was measured."""
+    """Return the ratios that an answer measures with a pretended clock, or a sentence that says why it measured
+    none."""
     rms_norm.clock = layer_norm.clock = clock
     ratios = answer(rms_norm, layer_norm, list(widths), rounds, clock)
     calls = [norm.calls.get(width, 0) for norm in (rms_norm, layer_norm) for width in widths]

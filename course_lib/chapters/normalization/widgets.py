@@ -22,7 +22,7 @@ from course_lib.chapters.normalization.claims import (
 from course_lib.live.attempts import went_wrong
 from course_lib.live.figure import LiveFigure, dropdown, slider
 
-# The web edition records these figures: call -> the control that its slider walks through.
+# The web edition records these figures: call -> the control whose values it records one by one.
 RECORDED = {"shift_and_scale": "power"}
 
 PATTERN = torch.tensor([10.0, 20.0, 30.0, 40.0])  # the token that the chapter normalizes by hand
@@ -36,13 +36,13 @@ def lecture_tensor() -> Tensor:
     return x
 
 
-# -------------------------------------------------------------------------------------------------- what a norm forgets
+# ------------------------------------------------------------------------------------------------ what a norm discards
 def shift_and_scale(layer: Callable | None = None, rms: type | None = None) -> LiveFigure:
-    """Multiply a token, add to it, and see which norm notices.
+    """Show a token that is multiplied and shifted, and how each norm's result changes.
 
     Args:
-        layer: your own `layer_norm(x, gamma, beta, eps)`, drawn in place of the library's.
-        rms: your own class `RMSNorm(d_model, eps)`, likewise.
+        layer: your own `layer_norm(x, gamma, beta, eps)`, in place of the library's.
+        rms: your own class `RMSNorm(d_model, eps)`, in place of the library's.
     """
     yours = {"LayerNorm": layer, "RMSNorm": rms and (lambda x, gamma, beta, eps: rms(len(x), eps).double()(x))}
 
@@ -83,7 +83,7 @@ def shift_and_scale(layer: Callable | None = None, rms: type | None = None) -> L
 
 
 def _try_norm(function: Callable, x: Tensor, eps: float) -> tuple[Tensor, str]:
-    """(result, what went wrong). NaN stands in for a result that cannot be drawn."""
+    """Return (result, what went wrong), with NaN for a result that cannot be drawn."""
     nothing = torch.full((4,), torch.nan, dtype=torch.float64)
     try:
         result = function(x.clone(), torch.ones(4).double(), torch.zeros(4).double(), eps)
@@ -104,7 +104,7 @@ NORMS = {"LayerNorm": "layer", "RMSNorm": "rms", "BatchNorm": "batch"}
 
 
 def norm_axes() -> LiveFigure:
-    """Point at a number of a 3 × 4 × 6 tensor: which numbers decide what becomes of it?"""
+    """Show a 3 × 4 × 6 tensor, and which of its numbers determine the result for a chosen one."""
     x = lecture_tensor()
 
     def measure(norm: str, sentence: int, position: int, feature: int) -> tuple[Tensor, float]:
@@ -150,13 +150,13 @@ def norm_axes() -> LiveFigure:
     return LiveFigure(draw, controls, describe)
 
 
-# ----------------------------------------------------------------------------------------------------- spread by depth
+# ------------------------------------------------------------------------------------------------------ growth by depth
 PLACES = {"none": "none", "pre-norm": "pre", "post-norm": "post"}  # a dropdown shows None as an empty box
 WEIGHTS = {"default": "PyTorch's", "xavier": "Xavier's"}
 
 
 def depth_sliders() -> LiveFigure:
-    """How large the numbers in an untrained stack become: with and without norm, with and without residual."""
+    """Show how large the numbers in an untrained stack become: with and without norm, with and without residual."""
 
     @cache
     def measure(norm: str, initialization: str, residual: bool) -> np.ndarray:
@@ -189,9 +189,9 @@ def depth_sliders() -> LiveFigure:
 
 # --------------------------------------------------------------------------------------------------------------- speed
 def explore_speed(function: Callable) -> LiveFigure:
-    """Your `compare_speed(rms_norm, layer_norm, widths, rounds, clock)` with real norms and this machine's clock.
+    """Show your `compare_speed(rms_norm, layer_norm, widths, rounds, clock)` with real norms and this machine's clock.
 
-    The text names no figures: they are other ones at every run.
+    The text gives no numbers, because they differ in every run.
     """
     pairs = {
         "by hand": lambda g, b: (partial(rms_norm_by_hand, weight=g), partial(layer_norm_by_hand, weight=g, bias=b)),
@@ -232,7 +232,7 @@ def explore_speed(function: Callable) -> LiveFigure:
 
 
 def _of_any_width(make: Callable, number: int) -> Callable:
-    """One of the pair of norms, a function of x alone, with weights for every width of WIDTHS."""
+    """Return a function of x alone from one of the two norms, with weights for every width of WIDTHS."""
     norms = {width: make(torch.linspace(0.5, 1.5, width), torch.linspace(-1, 1, width))[number] for width in WIDTHS}
     return lambda x: norms[x.shape[-1]](x)
 

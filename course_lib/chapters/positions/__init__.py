@@ -1,1 +1,1 @@
-"""Positional encoding: what teaches this chapter."""
+"""Positional encoding: the code of this chapter."""

@@ -1,4 +1,4 @@
-"""Chapter 5: what a Transformer knows about order, and how far each way of telling it reaches."""
+"""Chapter 5: what a Transformer knows about order, and how each position encoding does on longer texts."""
 
 import statistics
 from functools import cache, partial
@@ -23,7 +23,7 @@ SEEDS = (0, 1, 2)
 
 
 def vaswani(quote: str) -> Source:
-    """What the paper that proposed the Transformer says of positions."""
+    """Return this quotation about positions from the paper that proposed the Transformer."""
     return Source(
         "Vaswani et al. 2017",
         "Attention Is All You Need",
@@ -102,7 +102,7 @@ NOUNS = 6  # ids 0 … 5; then "bit" and "?"
 
 
 class WhoBit(nn.Module):
-    """Reads "a bit b ?" and names a: the logits of the last token, scored against the embedding table.
+    """Read "a bit b ?" and predict a: the logits of the last token, scored against the embedding table.
 
     family: "encoder" (every token sees every other) or "decoder" (causal). positions: as in TransformerConfig.
     """
@@ -122,7 +122,7 @@ class WhoBit(nn.Module):
 
 
 def who_bit_whom() -> tuple[Tensor, Tensor]:
-    """Every sentence "a bit b ?" of two different nouns (30, 4), and who did it (30,)."""
+    """Return every sentence "a bit b ?" with two different nouns (30, 4), and the noun that did it (30,)."""
     sentences = torch.tensor([[a, NOUNS, b, NOUNS + 1] for a, b in permutations(range(NOUNS), 2)])
     return sentences, sentences[:, 0]
 
@@ -143,7 +143,8 @@ USUAL = Size()
 def who_bit_run(name: str, rate: float, seed: int, size: Size = USUAL) -> tuple[float, float]:
     """Train a model of ORDER_MODELS on all 30 sentences; return (loss, fraction answered correctly) on the same 30.
 
-    No sentence is kept for a test: a bag of words cannot learn them, however long it trains.
+    We keep no sentences for a test, because a bag of words cannot learn even the training sentences, however long it
+    trains.
     """
     torch.manual_seed(seed)
     model = WhoBit(*ORDER_MODELS[name], size.width(32))
@@ -159,7 +160,7 @@ def learn_who_bit(name: str, seed: int) -> float:
     return who_bit_run(name, 3e-3, seed)[1]
 
 
-KNOWS = 0.9  # the fraction of correct answers from which a model knows the order
+KNOWS = 0.9  # a model with at least this fraction of correct answers knows the order
 
 
 def order_verdict(without: list[float]) -> str:
@@ -270,8 +271,8 @@ def slowest_hand() -> Measurement:
 
 
 def similarity(d_model: int, furthest: int) -> Tensor:
-    """Cosine between the codes of position 0 and of position k, for k = 0 … furthest: the same for every two positions
-    k apart."""
+    """Return the cosine between the codes of position 0 and of position k, for k = 0 … furthest. It is the same for any
+    two positions k apart."""
     table = sinusoidal_encoding(furthest + 1, d_model).double()
     return F.cosine_similarity(table[:1], table)  # (furthest + 1,)
 
@@ -326,7 +327,7 @@ def near_and_far() -> Measurement:
 
 
 # ----------------------------------------------------------------------------------------------------- longer sequences
-TRAINED, LENGTHS, JUDGED = 32, (32, 64, 96, 128), 16  # tokens
+TRAINED, LENGTHS, JUDGED = 32, (32, 64, 96, 128), 16  # all in tokens
 SCHEMES = ("sinusoidal", "learned", "rope", "alibi")
 STEPS, STORIES = 250, 4000
 RATES = (0.01, 0.02, 0.04)
@@ -334,7 +335,7 @@ RATES = (0.01, 0.02, 0.04)
 
 @cache
 def _texts() -> tuple[Tensor, Tensor]:
-    """Ids to train on, and held-out windows of max(LENGTHS) + 1 tokens."""
+    """Return ids to train on, and held-out windows of max(LENGTHS) + 1 tokens."""
     tokenizer = WordTokenizer()
     ids = encode_stories(Tinytown(0).sample(STORIES), tokenizer)
     held_out = encode_stories(Tinytown(HELD_OUT_SEED).sample(700), tokenizer)
@@ -343,14 +344,15 @@ def _texts() -> tuple[Tensor, Tensor]:
 
 @cache
 def _reader(scheme: str, seed: int, rate: float, size: Size) -> DecoderOnly:
-    """Train a model on TRAINED tokens at a time. With `learned`, the rows beyond are as they were drawn."""
+    """Train a model on TRAINED tokens at a time. With `learned`, the later rows of the table keep their initial
+    values."""
     torch.manual_seed(seed)
     V = len(WordTokenizer())
     model = DecoderOnly(TransformerConfig(V, size.width(48), 4, 2, LENGTHS[-1], positions=scheme, tie_weights=False))
     tokens = model.token_embedding
-    nn.init.normal_(tokens.weight, std=1 / tokens.factor)  # about as large as sinusoids, with every scheme
+    nn.init.normal_(tokens.weight, std=1 / tokens.factor)  # about as large as sinusoids, for every scheme
     if isinstance(model.positions, LearnedPositions):
-        nn.init.normal_(model.positions.weight, std=0.5**0.5)  # as large as sinusoids are
+        nn.init.normal_(model.positions.weight, std=0.5**0.5)  # as large as sinusoids
     batches = Batches(_texts()[0], 8, TRAINED, torch.Generator().manual_seed(seed))
     train(model, batches, size.steps(STEPS), peak=rate, warmup=20, progress=False)
     return model
@@ -365,19 +367,20 @@ def _judge(model: DecoderOnly, length: int) -> float:
 
 @cache
 def reach(scheme: str, seed: int, rate: float = RATES[1], size: Size = USUAL) -> dict[int, float]:
-    """Loss (nats per token) on the same JUDGED words, given ever more of the text before them: length -> loss."""
+    """Return the loss (nats per token) on the same JUDGED words, with more and more text before them: length ->
+    loss."""
     model = _reader(scheme, seed, rate, size)
     return {length: _judge(model, length) for length in LENGTHS}
 
 
 def _near() -> Tensor:
-    """Which keys are no further back than in training, in the longest texts: (T, S)."""
+    """Return which keys are at distances that occurred in training, in the longest texts: (T, S)."""
     position = torch.arange(LENGTHS[-1])
     return position[:, None] - position < TRAINED
 
 
 def weight_beyond(scheme: str, seed: int, rate: float = RATES[1], size: Size = USUAL) -> list[float]:
-    """Return, for each head, the weight on keys further back than in training: the mean over the blocks, the longest
+    """Return for each head the weight on keys farther back than in training, averaged over the blocks, the longest
     texts and the tokens that predict the JUDGED words."""
     layers = _reader(scheme, seed, rate, size).attention_weights(_texts()[1][:, :-1])  # (windows, H, T, S) each
     far = torch.stack([(weights * ~_near())[:, :, -JUDGED:].sum(-1).mean(dim=(0, 2)) for weights in layers])
@@ -385,7 +388,8 @@ def weight_beyond(scheme: str, seed: int, rate: float = RATES[1], size: Size = U
 
 
 def reach_with_a_window(scheme: str, seed: int, rate: float = RATES[1], size: Size = USUAL) -> float:
-    """Loss on the longest texts if no token sees further back than it did in training: no distance is new."""
+    """Return the loss on the longest texts if no token sees farther back than in training, so that no distance is
+    new."""
     model, near = _reader(scheme, seed, rate, size), _near()  # the model adds its causal mask
     hooks = [
         module.register_forward_pre_hook(lambda _, args, given: (args, {**given, "mask": near}), with_kwargs=True)
@@ -401,7 +405,7 @@ def reach_with_a_window(scheme: str, seed: int, rate: float = RATES[1], size: Si
 
 @cache
 def best_reader(scheme: str, size: Size = USUAL) -> Best:
-    """Train a scheme at its best rate; each result is (loss at the trained length, length -> loss)."""
+    """Train a scheme at its best learning rate; each result is (loss at the trained length, length -> loss)."""
 
     def run(rate: float, seed: int) -> tuple[float, dict[int, float]]:
         losses = reach(scheme, seed, rate, size)
@@ -410,11 +414,11 @@ def best_reader(scheme: str, size: Size = USUAL) -> Best:
     return at_best_rate(run, RATES, SEEDS)
 
 
-WORSE = 0.15  # nats: by how much longer texts must be predicted worse to count as such
+WORSE = 0.15  # nats: a smaller increase of the loss does not count as worse
 
 
 def growth(scheme: str, times: int, size: Size) -> list[float]:
-    """By how many nats the loss is higher at `times` the trained length, per seed."""
+    """Return for each seed how many nats higher the loss is at `times` the trained length."""
     return [losses[times * TRAINED] - losses[TRAINED] for _, losses in best_reader(scheme, size).results]
 
 

@@ -1,4 +1,4 @@
-"""Figures of chapter 5: who bit, the clock hands, likeness over distance, RoPE's rotation, ALiBi's eyesight, reach."""
+"""Figures of chapter 5: who bit whom, clock hands, similarity by distance, RoPE, ALiBi, and longer texts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,10 +52,10 @@ MOST_HANDS = 8
 
 @dataclass
 class ClockHands(Drawing):
-    """The code of one position as clock hands, one for each pair of features, next to the table as a heat map.
+    """Draw the code of one position as clock hands, one for each pair of features, next to the table as a heat map.
 
     table: (positions, d_model) of sines and cosines, d_model even and at most 16. A hand points up at position 0 and
-    rotates clockwise: its sine goes to the right, its cosine up.
+    rotates clockwise; the sine is its part to the right, the cosine its part upwards.
     """
 
     table: np.ndarray
@@ -93,7 +93,7 @@ class ClockHands(Drawing):
         for i in range(MOST_HANDS):
             shown = i < hands
             sine, cosine = self.table[self.position, 2 * i : 2 * i + 2] if shown else (0, 0)
-            x, y = 2.6 * (i % 4), -3.5 * (i // 4) if hands > 4 else -1.75  # two rows of four, or one half-way down
+            x, y = 2.6 * (i % 4), -3.5 * (i // 4) if hands > 4 else -1.75  # two rows of four, or one in the middle
             self.faces[i].center = x, y
             self.hands[i].set_data([x, x + 0.9 * sine], [y, y + 0.9 * cosine])
             digits = 2 if shown and rounds[i] >= 0.1 else 3
@@ -109,10 +109,10 @@ class ClockHands(Drawing):
         self.headline.set_text(self.title or f"Position {self.position}: {said}")
 
 
-# ------------------------------------------------------------------------------------------------ likeness and distance
+# ---------------------------------------------------------------------------------------------- similarity and distance
 @dataclass
 class Likeness(Drawing):
-    """The cosine of the codes of two positions at each distance, to both sides. curve: (furthest + 1,)."""
+    """Draw the cosine of the codes of two positions at each distance, in both directions. curve: (furthest + 1,)."""
 
     curve: np.ndarray
     d_model: int
@@ -128,7 +128,7 @@ class Likeness(Drawing):
         )
         axes.set(ylim=(-0.75, 1.35), yticks=[-0.5, 0, 0.5, 1], ylabel="cosine of the two codes")
         axes.set_xlabel("distance (tokens); below 0: before")
-        axes.set_xlim(-1000, 1000)  # the widest labels that there will be
+        axes.set_xlim(-1000, 1000)  # room for the widest labels
         fix_layout(figure)
         return figure
 
@@ -171,8 +171,10 @@ def rotation_in_a_head(
 ) -> Figure:
     """Draw where RoPE acts inside a head, and one pair of features of a query and a key at two pairs of positions.
 
-    words: (name of the query's word, of the key's). query, key: (2,), before the rotation, which is one radian per
-    token. runs: (what is read, position of the query, position of the key).
+    Args:
+        words: the query's word and the key's word.
+        query, key: (2,), before the rotation, which is one radian per token.
+        runs: (text that is read, position of the query, position of the key).
     """
     figure, (flow, *planes) = new_panels(WIDE, 3.9, 3, width_ratios=[1.15, 1, 1])
     flow.set(xlim=(0, 3), ylim=(0, 4.4), xticks=[], yticks=[])
@@ -217,7 +219,7 @@ def _plane(plane: Axes, words: Sequence[str], query: np.ndarray, key: np.ndarray
         plane.plot([0, vector[0]], [0, vector[1]], color=color, linestyle=":", linewidth=1.5)
         end = _rotated(vector, position)
         plane.plot([0, end[0]], [0, end[1]], color=color, linewidth=3, marker="o", markevery=[1])
-        out = end + np.array([0.31, 0.22]) * reach * end / np.linalg.norm(end)  # words are wider than high
+        out = end + np.array([0.31, 0.22]) * reach * end / np.linalg.norm(end)  # words are wider than they are high
         plane.text(out[0], out[1], f"{name} of\n“{word}”", ha="center", va="center", fontsize=9, color=INK)
         ends.append(end)
     low, high = sorted(np.degrees(np.arctan2(end[1], end[0])) % 360 for end in ends)
@@ -242,13 +244,13 @@ def _plane(plane: Axes, words: Sequence[str], query: np.ndarray, key: np.ndarray
     plane.set(xlabel="first feature of the pair", ylabel="second feature")
 
 
-REACH = 40  # tokens to both sides
+REACH = 40  # tokens in both directions
 
 
 @dataclass
 class RotaryPair(Drawing):
-    """One pair of features: a query at position t and a key at position s (both of length 1), each rotated by `angle`
-    degrees per token, and their dot product at each distance."""
+    """Draw one pair of features: a query at position t and a key at position s (both of length 1), each rotated by
+    `angle` degrees per token, and their dot product at each distance."""
 
     query: np.ndarray
     key: np.ndarray
@@ -297,7 +299,7 @@ class RotaryPair(Drawing):
 
 @dataclass
 class RotaryScores(Drawing):
-    """Scores of one query and one key at each distance: from two positions of the query, and the library's."""
+    """Draw the scores of one query and one key at each distance, from two positions of the query, and the library's."""
 
     distances: np.ndarray
     yours: np.ndarray
@@ -331,8 +333,8 @@ class RotaryScores(Drawing):
 # --------------------------------------------------------------------------------------------------------------- ALiBi
 @dataclass
 class Eyesight(Drawing):
-    """What ALiBi adds to the scores of one head, as a heat map (T, T), −inf where a later token is hidden; and the
-    weights (T,) of the last query if all its scores were equal."""
+    """Draw ALiBi's bias for one head as a heat map (T, T), with −inf for later tokens, and the weights (T,) of the last
+    query if all its scores were equal."""
 
     bias: np.ndarray
     weights: np.ndarray
@@ -367,9 +369,9 @@ class Eyesight(Drawing):
         self.headline.set_text(f"Head {self.head} puts {near:.0%} of its weight on the last 4 of {T} tokens")
 
 
-# --------------------------------------------------------------------------------------------------------------- reach
+# -------------------------------------------------------------------------------------------------------- longer texts
 def reach_curves(lengths: Sequence[int], losses: Mapping[str, Sequence[float]], trained: int) -> Figure:
-    """Draw the loss by the length of the text, one line for each position encoding; the trained length is marked."""
+    """Draw the loss over the length of the text, one line for each position encoding; the trained length is marked."""
     figure, axes = new_figure(WIDE, 4.2)
     axes.axvline(trained, color=GREY, linestyle=":")
     markers = zip(losses.items(), (ORANGE, GREY, BLUE, GREEN), "os^D")

@@ -1,4 +1,4 @@
-"""How answers of chapter 5 are used, where one call is not enough: see `grading/fixtures.py`."""
+"""How the tests of chapter 5 use an answer if one call is not enough: see `grading/fixtures.py`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,11 +7,11 @@ from torch import Tensor
 
 
 def measured_with_shuffles(answer: Callable, f: Callable, x: Tensor, n_shuffles: int) -> tuple[Any, int]:
-    """What the answer measures, and how many texts it asked `f` about beside x itself.
+    """Return the answer's result, and the number of texts for which it called `f`, apart from x itself.
 
-    An answer may ask about x as often as it likes, and a drawn order may leave a text as it is: between the texts that
-    were certainly shuffled and all beside one x, n_shuffles is what was asked. So it is for up to twice as many, which
-    is asking about each shuffled text again.
+    An answer may call `f` with x any number of times, and a random order may leave a text unchanged. So we know only two
+    bounds: the texts that were certainly shuffled, and all calls but one. If n_shuffles is between them, it is returned.
+    It is also returned for up to twice as many calls, because an answer may call `f` twice with each shuffled text.
     """
     asked = shuffled = 0
 

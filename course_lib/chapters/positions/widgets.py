@@ -15,14 +15,14 @@ from course_lib.live.figure import LiveFigure, slider
 from course_lib.masks import causal_mask
 from course_lib.positions import alibi_bias, apply_rotary, rotary_angles, sinusoidal_encoding
 
-# The web edition records these figures: call -> the control that its slider walks through.
+# The web edition records these figures: call -> the control whose values it records one by one.
 RECORDED = {"clock_hands": "position", "rotary_pair": "t"}
 
-FURTHEST = 100  # last position of the clock
+FURTHEST = 100  # last position of the clocks
 
 
 def clock_hands() -> LiveFigure:
-    """Move the hands: one clock for each pair of features, and the row of the table that they show."""
+    """Show a clock for each pair of features, and the row of the table that the hands form, at a chosen position."""
     tables = {d_model: sinusoidal_encoding(FURTHEST + 1, d_model).cpu().numpy() for d_model in (4, 8, 12, 16)}
 
     def draw(position, d_model):
@@ -44,7 +44,7 @@ def _clock_controls() -> dict[str, widgets.Widget]:
 
 
 def likeness() -> LiveFigure:
-    """Show how alike the codes of two positions are, by their distance."""
+    """Show how similar the codes of two positions are, by their distance."""
 
     @cache
     def curve(d_model: int, furthest: int) -> np.ndarray:
@@ -72,7 +72,8 @@ QUERY, KEY = torch.tensor([1.0, 0.0]), torch.tensor([0.6, 0.8])
 
 
 def rotary_pair() -> LiveFigure:
-    """Move the query and the key of one pair of features under RoPE, and watch their score."""
+    """Show the query and the key of one pair of features under RoPE, with sliders for their positions, and their
+    score."""
 
     def score(t: int, s: int, angle: int) -> float:
         angles = torch.tensor([t, s])[:, None] * math.radians(angle)  # (2, 1)
@@ -99,7 +100,7 @@ def rotary_pair() -> LiveFigure:
 
 
 def eyesight() -> LiveFigure:
-    """Show how far each of eight heads sees with ALiBi, if only the distance counts."""
+    """Show how far each of eight heads sees with ALiBi if only the distance counts."""
 
     def measure(head: int, T: int) -> tuple[np.ndarray, np.ndarray]:
         bias = alibi_bias(8, T)[head].masked_fill(~causal_mask(T), -torch.inf)  # (T, T)
@@ -124,7 +125,7 @@ def eyesight() -> LiveFigure:
 
 # ----------------------------------------------------------------------------------------------------------- exercises
 def explore_sinusoids(function: Callable) -> LiveFigure:
-    """Move the clock hands with your `sinusoidal_encoding(max_seq_len, d_model)`."""
+    """Show the clock hands with your `sinusoidal_encoding(max_seq_len, d_model)`."""
 
     @cache
     def table(d_model: int) -> tuple[np.ndarray, str]:
@@ -156,7 +157,7 @@ def explore_sinusoids(function: Callable) -> LiveFigure:
 
 
 def explore_rotary(function: Callable) -> LiveFigure:
-    """Show the score of one query and one key at each distance, by your `apply_rotary(x, positions, theta)`."""
+    """Show the score of one query and one key at each distance, from your `apply_rotary(x, positions, theta)`."""
     distances = torch.arange(-20, 21)
     rng = torch.Generator().manual_seed(4)
     query, key = torch.randn(2, 16, generator=rng)

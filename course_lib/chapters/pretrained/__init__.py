@@ -1,1 +1,1 @@
-"""Pretrained models: what teaches this chapter."""
+"""Pretrained models: the code of this chapter."""

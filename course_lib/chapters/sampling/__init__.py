@@ -1,1 +1,1 @@
-"""Sampling: what teaches this chapter."""
+"""Sampling: the code of this chapter."""

@@ -1,1 +1,1 @@
-"""Start here: what teaches this chapter."""
+"""Start here: the code of this chapter."""

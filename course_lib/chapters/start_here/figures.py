@@ -1,4 +1,4 @@
-"""Figures of chapter 0: what comes next, according to the model and to the grammar; the map of a whole decoder."""
+"""Figures of chapter 0: the next word according to the model and to the grammar, and a map of the entire decoder."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, SKY, T
 SMALL = FONT - 1
 
 
-# --------------------------------------------------------------------------------------------------------- what is next
+# -------------------------------------------------------------------------------------------------------- the next word
 @dataclass
 class NextWords(Drawing):
-    """One bar for each possible next word: filled, the probability by the model; dotted, the exact probability."""
+    """Draw one bar for each possible next word: filled for the model's probability, dotted for the exact one."""
 
     words: Sequence[str]
     model: Sequence[float]
@@ -53,12 +53,16 @@ class NextWords(Drawing):
 # -------------------------------------------------------------------------------------------------------------- the map
 @dataclass(frozen=True)
 class Part:
-    """One part of a decoder, as the map shows it.
+    """Describe one part of a decoder for the map.
 
-    name, does: what it is called, and what it does in a sentence. letters, shape: the shape that leaves it, as
-    dimension letters and in numbers. parameters: how many are its own, in all blocks together. chapter: where it is
-    taught. place: "alone" before or after the blocks; "reads" the residual stream; "adds" to it; or is the "stream".
-    in_blocks: it stands in every block. instead: what the map says of a part without parameters of its own.
+    Fields:
+        name, does: its name, and a sentence about what it does.
+        letters, shape: the shape of its output, as dimension letters and as numbers.
+        parameters: its number of parameters, in all blocks together.
+        chapter: the chapter that teaches it.
+        place: "alone" before or after the blocks; "reads" the residual stream; "adds" to it; or is the "stream".
+        in_blocks: True if every block contains it.
+        instead: the text on the map for a part without its own parameters.
     """
 
     name: str
@@ -73,12 +77,12 @@ class Part:
 
 
 def total_of(parts: Sequence[Part]) -> int:
-    """Parameters of the whole model."""
+    """Return the number of parameters of the entire model."""
     return sum(part.parameters for part in parts)
 
 
 def weight_of(part: Part, total: int) -> str:
-    """How much of the model a part is, in words."""
+    """Return how much of the model a part is, in words."""
     if not part.parameters:
         return "no parameters"
     return f"{part.parameters:,} parameters, {percent(part.parameters / total)} of the model"
@@ -91,7 +95,7 @@ def _title(parts: Sequence[Part], chosen: str) -> str:
 
 @dataclass
 class ShareBars(Drawing):
-    """The parameters of every part that has some, as bars; the part named `chosen` stands out."""
+    """Draw the parameters of every part that has some, as bars; the part named `chosen` is highlighted."""
 
     parts: Sequence[Part]
     chosen: str
@@ -111,8 +115,8 @@ class ShareBars(Drawing):
 
 
 def model_map(parts: Sequence[Part], chosen: str, n_layers: int) -> Figure:
-    """The whole map on one page, for where buttons cannot be pressed: the flow of the parts from top to bottom, and of
-    each what leaves it, its parameters and its chapter."""
+    """Draw the entire map on one page, for readers who cannot press buttons. It shows the flow of the parts from top to
+    bottom, and the output shape, the parameters and the chapter of each part."""
     stream = next(part for part in parts if part.place == "stream")
     rows = [part for part in parts if part is not stream]
     figure, (flow, bars) = new_panels(9.5, 1.25 + 0.4 * len(rows), 2)
@@ -130,7 +134,7 @@ def model_map(parts: Sequence[Part], chosen: str, n_layers: int) -> Figure:
 
 
 class Rows:
-    """A bar and a number for each part, from top to bottom."""
+    """Draw a bar and a number for each part, from top to bottom."""
 
     def __init__(self, axes: Axes, parts: Sequence[Part]):
         axes.spines[:].set_visible(False)
@@ -146,7 +150,7 @@ class Rows:
         self.bars = axes.barh(range(len(parts)), lengths, 0.62, edgecolor=INK, linewidth=0.6)
 
     def mark(self, chosen: str, labels: Sequence[Text] = ()) -> None:
-        """The chosen row in another colour and in bold, so that it does not stand out by colour alone."""
+        """Show the chosen row in another colour and in bold, so that it does not differ by colour alone."""
         for part, bar, number in zip(self.parts, self.bars, self.numbers):
             bar.set_facecolor(ORANGE if part.name == chosen else LIGHT)
             number.set_fontweight("bold" if part.name == chosen else "normal")
@@ -155,7 +159,8 @@ class Rows:
 
 
 def _flow(axes: Axes, rows: Sequence[Part], stream: Part, n_layers: int) -> dict[str, FancyBboxPatch]:
-    """The boxes of the flow, with the stream beside those that read it or add to it; name -> its box."""
+    """Draw the boxes of the flow, with the stream next to the parts that read it or add to it. Return name -> its
+    box."""
     axes.set(xlim=(0, 5.4), ylim=(len(rows) - 0.5, -0.5), xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
     boxes: dict[str, FancyBboxPatch] = {}
@@ -180,7 +185,7 @@ def _flow(axes: Axes, rows: Sequence[Part], stream: Part, n_layers: int) -> dict
         if part.place == "alone":
             box(part, 0.05, row - 0.34, 2.6, 0.68)
             if row + 1 < len(rows):
-                x = 0.22 if row + 1 == beside[0] else 1.35  # where it flows into the stream
+                x = 0.22 if row + 1 == beside[0] else 1.35  # the point where it flows into the stream
                 _arrow(axes, (x, row + 0.34), (x, row + 0.62))
         else:
             box(part, 0.92, row - 0.34, 1.73, 0.68)

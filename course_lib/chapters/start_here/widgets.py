@@ -21,25 +21,27 @@ from course_lib.live.palette import INK, ORANGE, SKY
 from course_lib.sampling import sample_next_token
 from course_lib.tinytown import EOS, Tinytown, WordTokenizer, join_words, split_words
 
-# The web edition records these figures: call -> the control that its slider walks through.
+# The web edition records these figures: call -> the control whose values it records one by one.
 RECORDED = {"read_along": "n"}
 
-N_WORDS = 6  # bars
+N_WORDS = 6  # number of bars
 
 
-# --------------------------------------------------------------------------------------------------------- what is next
+# -------------------------------------------------------------------------------------------------------- the next word
 def read_along(model: DecoderOnly, tokenizer: WordTokenizer, stories: Mapping[str, str], start: int = 1) -> LiveFigure:
-    """A slider over the words of a story: what the model expects next, next to the exact probabilities.
+    """Show a slider over the words of a story, and the model's next words with the exact probabilities.
 
     Args:
-        stories: name -> a Tinytown story; equally many words in each. start: how many words are read at first.
-    Errors: ValueError if Tinytown cannot say a story.
+        stories: name -> a Tinytown story; all stories have the same number of words.
+        start: the number of words that are read at first.
+
+    Errors: ValueError if a text is not a Tinytown story.
     """
     town = Tinytown()
     words = {name: split_words(story) for name, story in stories.items()}
     expected, exact = {}, {}
     for name, story in stories.items():
-        town.parse(story)  # an impossible story is named here
+        town.parse(story)  # raises an error for an impossible story
         with evaluating(model):
             logits = model(torch.tensor([tokenizer.encode(story)[:-1]]))  # (1, 1 + words, V)
         expected[name] = logits[0].softmax(dim=-1)
@@ -86,7 +88,7 @@ def _shown(word: str) -> str:
 # -------------------------------------------------------------------------------------------------------------- the map
 NOTEBOOKS = COURSE / "notebooks"
 
-# name, what it does, letters of the shape that leaves it, slug of its chapter, place on the map (see Part)
+# name, what the part does, dimension letters of its output, slug of its chapter, position on the map (see Part)
 PARTS = (
     (
         "text to ids",
@@ -181,10 +183,10 @@ IN_BLOCKS = {"norm 1": "norm1", "attention": "attention", "norm 2": "norm2", "fe
 
 
 def parts_of(model: DecoderOnly, tokenizer: WordTokenizer, text: str) -> list[Part]:
-    """Every part of a decoder on the way from a text to its next token.
+    """Return every part of a decoder on the way from a text to its next token.
 
-    Shapes are seen on the tensors that leave the modules while the model reads `text`; parameters are counted in the
-    modules, those of all blocks together. A tensor that two modules share belongs to the first.
+    Shapes are taken from the outputs of the modules while the model reads `text`. Parameters are counted in the modules
+    of all blocks. A tensor that two modules share counts for the first.
     """
     modules: dict[str, list[nn.Module]] = {
         "token embedding": [model.token_embedding],
@@ -223,7 +225,7 @@ def parts_of(model: DecoderOnly, tokenizer: WordTokenizer, text: str) -> list[Pa
 
 
 def _shapes(model: DecoderOnly, modules: Mapping[str, nn.Module], ids: list[int]) -> dict[str, tuple[int, ...]]:
-    """The shape that leaves each module, and each step around the model, for one text."""
+    """Return the output shape of each module, and of each step outside the model, for one text."""
     seen: dict[str, tuple[int, ...]] = {"text to ids": (1, len(ids))}
 
     def note(name: str) -> Callable:
@@ -242,14 +244,18 @@ def _shapes(model: DecoderOnly, modules: Mapping[str, nn.Module], ids: list[int]
 
 
 class ModelMap(widgets.HBox):
-    """A decoder as a map of buttons: press one to see what the part does, the shape of its output, and its parameters.
+    """Show a decoder as a map of buttons. Each button shows what its part does, the shape of its output, and its
+    parameters.
 
     Args:
-        model, tokenizer: the decoder and its tokenizer. text: what it reads while the shapes are taken.
+        model, tokenizer: the decoder and its tokenizer.
+        text: the input from which the shapes are taken.
         chosen: the part that is shown first.
 
-    `select(name)` is what a button triggers: it works without a kernel or a browser, for tests. `text` then says what
-    is shown. Errors: ValueError for a part that is not on the map.
+    A button calls `select(name)`, which also works without a kernel or a browser, for tests. `text` then contains the
+    words on the page.
+
+    Errors: ValueError for a part that is not on the map.
     """
 
     def __init__(self, model: DecoderOnly, tokenizer: WordTokenizer, text: str, chosen: str = "attention"):
@@ -257,11 +263,11 @@ class ModelMap(widgets.HBox):
         self._layers = len(model.blocks)
         self._require_part(chosen)
         parts = list(self.parts.values())
-        self._part = dropdown("part", list(self.parts), chosen)  # holds the choice; the buttons are its face
+        self._part = dropdown("part", list(self.parts), chosen)  # stores the choice, which the buttons set
         self._panel = LiveFigure(lambda part: figures.ShareBars(parts, part), {"part": self._part}, self._describe)
         self.chapter = widgets.HTML()
         self._panel.children = [*self._panel.children[1:], self.chapter]
-        self._panel.layout.flex = "1 1 280px"  # with the buttons 568 at least: both stand side by side if there is room
+        self._panel.layout.flex = "1 1 280px"  # 568 px with the buttons: side by side if there is room
         self._panel.layout.max_width = "530px"
         self.buttons = {name: widgets.Button(tooltip=f"Show {name}") for name in self.parts}
         for name, button in self.buttons.items():
@@ -275,12 +281,12 @@ class ModelMap(widgets.HBox):
 
     @property
     def chosen(self) -> str:
-        """The name of the part that is shown."""
+        """Return the name of the part that is shown."""
         return self._part.value
 
     @property
     def text(self) -> str:
-        """What the part does, the shape of its output and its parameters: the text under the bars."""
+        """Return the text under the bars: what the part does, the shape of its output and its parameters."""
         return self._panel.text
 
     def select(self, name: str) -> None:
@@ -313,7 +319,7 @@ class ModelMap(widgets.HBox):
         )
 
     def _laid_out(self) -> widgets.GridBox:
-        """The buttons in the order of the flow, the stream beside those parts that read it or add to it."""
+        """Return the buttons in the order of the flow, with the stream next to the parts that read it or add to it."""
         rows = [part for part in self.parts.values() if part.place != "stream"]
         beside = [row for row, part in enumerate(rows, start=1) if part.place != "alone"]
         inside = [row for row, part in enumerate(rows, start=1) if part.in_blocks]
@@ -339,13 +345,13 @@ class ModelMap(widgets.HBox):
         )
         return widgets.GridBox(cells, layout=layout)
 
-    # In print, on GitHub and before the first run, the whole map as a picture stands in for the buttons.
+    # In print, on GitHub and before the first run, a picture of the entire map replaces the buttons.
     def __repr__(self) -> str:
         return f"[live map] {self._default.alt}"
 
     @property
     def still(self) -> str:
-        """The whole map as HTML that needs no kernel."""
+        """Return the entire map as HTML that needs no kernel."""
         return f"{self._default._repr_html_()}<div>{html.escape(self._default.alt.splitlines()[0])}</div>"
 
     def _ipython_display_(self) -> None:
@@ -353,13 +359,14 @@ class ModelMap(widgets.HBox):
 
 
 def _taught(chapter: int) -> str:
-    """The chapter of a part: a link if its notebook is there."""
+    """Return the chapter of a part as text, with a link if its notebook exists."""
     name, notebook = html.escape(f"Chapter {chapter}: {CHAPTERS[chapter].title}"), CHAPTERS[chapter].notebook
     return f'<a href="{notebook}" target="_blank">{name}</a>' if (NOTEBOOKS / notebook).is_file() else name
 
 
 def _cell(top: int, left: int, bottom: int, right: int, **layout) -> widgets.Layout:
-    """The place of a widget in a grid, rows and columns counted from 1, all four included."""
+    """Return the position of a widget in a grid. Rows and columns are counted from 1; `bottom` and `right` are
+    included."""
     return widgets.Layout(grid_area=f"{top} / {left} / {bottom + 1} / {right + 1}", **({"width": "auto"} | layout))
 
 
@@ -374,6 +381,6 @@ def _sign(text: str, layout: widgets.Layout) -> widgets.HTML:
 
 
 def _style() -> widgets.HTML:
-    """The stream's name runs downwards, as the stream does."""
+    """Return the style that lets the stream's name run downwards, like the stream."""
     rule = ".residual-stream {writing-mode: vertical-rl; padding: 0; line-height: 36px}"
     return widgets.HTML(f"<style>{rule}</style>", layout=_cell(1, 4, 1, 4))

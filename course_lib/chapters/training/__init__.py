@@ -1,1 +1,1 @@
-"""Training: what teaches this chapter."""
+"""Training: the code of this chapter."""

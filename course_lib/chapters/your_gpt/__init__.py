@@ -1,1 +1,1 @@
-"""Your GPT: what teaches this chapter."""
+"""Your GPT: the code of this chapter."""

@@ -20,9 +20,9 @@ def theory(d_k, n_pairs):
 
 
 def judge(case, expected, got):
-    """Within 10% of theory, and not equal to it: 10,000 pairs miss the true variance by some 1.5%.
+    """Require 10% around the theory, but not equality: with 10,000 pairs, a measured variance is off by about 1.5%.
 
-    Of six to 23 pairs a variance is typically off by a third of itself: figures that do not vary were not measured.
+    With six to 23 pairs it is typically off by a third. If the values do not vary, they were not measured.
     """
     if case.args[1] < 100:
         if got == STILL:
@@ -51,9 +51,10 @@ def few_pairs(seed):
 
 
 def summary(case, brought):
-    """Of many pairs the figures themselves. Of few: do the variances differ from one another by more than a tenth?
+    """Return the values themselves for many pairs. For few pairs, return whether the variances differ by more than a
+    tenth.
 
-    Over 20,000 draws measured ones did by 0.15 or more, and none was ten times as large as in theory.
+    In 20,000 trials, measured variances differed by 0.15 or more, and none was ten times the theoretical value.
     """
     d_k, n_pairs = case.args
     if n_pairs >= 100:

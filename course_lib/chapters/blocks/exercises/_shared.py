@@ -21,7 +21,7 @@ def paper(x, attention, ffn, norm1, norm2):
 
 
 def on_paper(scale, shift):
-    """Return x · scale + shift as one would write it: 2 · x, x + 1, or 0."""
+    """Return x · scale + shift as text, as you would write it: 2 · x, x + 1, or 0."""
     factor = {0: "", 1: "x", -1: "−x"}.get(scale, f"{scale:g} · x".replace("-", "−"))
     if not factor or not shift:
         return factor or f"{shift:g}".replace("-", "−")

@@ -50,9 +50,10 @@ def twelve_blocks(seed):
     return [Case(*models, inputs, follows[inputs], 0.01)]
 
 
-# Over 20 seeds the pre-norm model ends at 0.7 to 1.3; the post-norm model, stuck at chance (ln 12 = 2.48), at 2.48 to
-# 2.62. float64, or a fused step, moves the losses of pre-norm and the first four of post-norm by less than 0.001, the
-# others by up to 0.03. Other settings of AdamW may hide in that: they are seen when the optimizer steps.
+# Over 20 seeds the pre-norm model ends at 0.7 to 1.3. The post-norm model stays at chance (ln 12 = 2.48) and ends at
+# 2.48 to
+# 2.62. float64 or a fused step changes the losses of pre-norm and the first four of post-norm by less than 0.001, the
+# others by up to 0.03. Other settings of AdamW could hide in that, so we watch the optimizer's steps.
 def judge(case, expected, got):
     if not isinstance(got, dict):
         return "Expected two lists of numbers: the losses of the pre-norm model, and of the post-norm model."
@@ -70,7 +71,7 @@ def judge(case, expected, got):
         if own["other settings"]:
             other = ", ".join(own["other settings"])
             return f"The {name}-norm model needs AdamW with `learning_rate` and its default settings: look at {other}."
-        if own["updates"] not in (right["updates"], [0]):  # the steps of a hand-written optimizer are not seen
+        if own["updates"] not in (right["updates"], [0]):  # we cannot see the steps of a hand-written optimizer
             return f"The {name}-norm model takes {own['updates']} steps; expected {right['updates']}, one per batch."
         if own["gradients altered"]:
             return f"The {name}-norm model's gradients are changed between `backward` and the step: do not clip them."

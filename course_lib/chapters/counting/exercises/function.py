@@ -35,7 +35,7 @@ PLAIN = TransformerConfig(
 
 
 def told(config):
-    """Return a config that is passed as data."""
+    """Return a config that is passed as data and built where the answer runs."""
     return Given(make_config, asdict(config), says=repr(config))
 
 

@@ -16,7 +16,7 @@ def table(rng, V, D, dtype=torch.float32):
 
 
 def drawn_ids(rng, B, T, V):
-    """Drawn ids; the first is 0 and the last V − 1, so that both ends of the table are asked for."""
+    """Return random ids; the first is 0 and the last V − 1, so that the cases use both ends of the table."""
     ids = torch.randint(0, V, (B, T), generator=rng)
     ids[0, 0], ids[-1, -1] = 0, V - 1
     return ids

@@ -1,4 +1,4 @@
-"""What several exercises of this chapter use to make their cases and mistakes."""
+"""Cases and mistakes that several exercises of this chapter share."""
 
 import torch
 import torch.nn.functional as F
@@ -45,7 +45,7 @@ def double_scores(seed):
 
 
 def judge(case, expected, got):
-    """The two GELUs differ by 0.0005 at most: 1e-4, the usual tolerance of float32, would be too coarse."""
+    """Use a smaller tolerance: the two GELUs differ by at most 0.0005, so float32's usual 1e-4 would be too coarse."""
     return compare(expected, got, 1e-6, 1e-6)
 
 
@@ -62,6 +62,6 @@ def small_model(seed, dropout=0.0, activation="relu", mute=0, **config):
 
 
 def drawn_ids(rng, *lengths):
-    """(B, T) ids of which 0 pads the end of the shorter texts."""
+    """Return ids (B, T), in which 0 pads the end of the shorter texts."""
     ids = torch.randint(1, TINY["vocab_size"], (len(lengths), max(lengths)), generator=rng)
     return ids.masked_fill(torch.arange(max(lengths)) >= torch.tensor(lengths)[:, None], 0)

@@ -17,7 +17,7 @@ def top_units(model, ids, answer, candidates, k):
 
 
 def inside(model, ids):
-    """The hidden units of every block, a list of (B, T, d_ff), and the logits that they lead to."""
+    """Return the hidden units of every block, a list of (B, T, d_ff), and the resulting logits."""
     hidden = []
     handles = [
         block.feed_forward.down_proj.register_forward_pre_hook(lambda _, inputs: hidden.append(inputs[0]))
@@ -30,14 +30,14 @@ def inside(model, ids):
 
 
 def chance(model, ids, answer):
-    """The probability of `answer` after the last token."""
+    """Return the probability of `answer` after the last token."""
     model.eval()
     with torch.no_grad():
         return model(ids).softmax(-1)[:, -1, answer]
 
 
 def without(model, layer, unit, measure, *args, hold=lambda h: 0.0, places=slice(None)):
-    """measure(model, *args) while one hidden unit is held at hold(hidden): 0, at all places."""
+    """Return measure(model, *args) while one hidden unit is set to hold(hidden), by default 0, at `places` (all)."""
 
     def silence(_, inputs):
         (hidden,) = inputs  # (B, T, d_ff)
@@ -52,15 +52,16 @@ def without(model, layer, unit, measure, *args, hold=lambda h: 0.0, places=slice
 
 
 def pairs(candidates, drops, k):
-    """The k candidates with the largest drops, strongest first: (k, 2)."""
+    """Return the k candidates with the largest drops, strongest first: (k, 2)."""
     order = sorted(range(len(candidates)), key=lambda i: -drops[i])
     return torch.tensor([candidates[i] for i in order[:k]])
 
 
 def cut(model, ids, answer, k, units):
-    """A case whose candidates are told apart: no two of them change the chance of the answer alike.
+    """Return a case whose candidates can be distinguished: no two change the answer's probability by the same amount.
 
-    Two ReLU units that never fire change it by exactly as much; and who keeps float32 figures is right, too.
+    Two ReLU units that never fire change it by exactly the same amount. An answer that computes in float32 is also
+    correct.
     """
     built, kept = model.make(*model.data), {}
     for layer, unit in units:
@@ -71,7 +72,7 @@ def cut(model, ids, answer, k, units):
 
 
 def all_units(rng, n_layers, d_ff):
-    """Every (layer, unit) of a small model, in drawn order."""
+    """Return every (layer, unit) of a small model, in random order."""
     units = [(layer, unit) for layer in range(n_layers) for unit in range(d_ff)]
     return [units[i] for i in torch.randperm(len(units), generator=rng)]
 

@@ -15,7 +15,7 @@ def ffn(x, W1, b1, W2, b2, activation):
 
 
 def layers(rng, *leading, d_model, d_ff, dtype=torch.float32, size=1.0):
-    """x, W1, b1, W2, b2."""
+    """Return random x, W1, b1, W2, b2."""
     shapes = (*leading, d_model), (d_model, d_ff), (d_ff,), (d_ff, d_model), (d_model,)
     x, *weights = (torch.randn(shape, generator=rng, dtype=dtype) for shape in shapes)
     return size * x, *weights

@@ -13,7 +13,7 @@ def swiglu(x, W_gate, W_up, W_down):
 
 
 def gates(rng, *leading, d_model, d_ff, dtype=torch.float32):
-    """x, W_gate, W_up, W_down."""
+    """Return random x, W_gate, W_up, W_down."""
     shapes = (*leading, d_model), (d_model, d_ff), (d_model, d_ff), (d_ff, d_model)
     return tuple(torch.randn(shape, generator=rng, dtype=dtype) for shape in shapes)
 

@@ -34,7 +34,7 @@ LLAMA = {"vocab_size": 13, "d_model": 8, "n_heads": 4, "n_kv_heads": 2, "max_seq
 
 
 def text_for(rng, sizes, B, T, n_blocks, **more):
-    """Parts of these sizes, and B texts of T tokens."""
+    """Return parts of these sizes, and B texts of T tokens."""
     blocks = "one block" if n_blocks == 1 else f"{n_blocks} blocks" if n_blocks else "no block"
     says = ", ".join(f"{name} = {size}" for name, size in sizes.items() if name in ("vocab_size", "d_model"))
     seed = int(torch.randint(2**31, (), generator=rng))

@@ -33,7 +33,7 @@ SMALL = {"d_model": 16, "n_layers": 1, "d_ff": 32, "max_seq_len": 16, "positions
 
 
 def told_stories(seed, steps, B=8, T=12):
-    """Stories of Tinytown: a batch (ids, targets) for each step, and 24 rows of other stories to measure on."""
+    """Return Tinytown stories: a batch (ids, targets) for each step, and 24 rows of other stories to measure on."""
     tokenizer, rng = WordTokenizer(), generator(seed)
 
     def rows(stories, number):
@@ -97,11 +97,11 @@ ROOM = 0.12  # nats per token
 
 
 def judge(case, expected, got):
-    """The reported loss must be the loss of the models that were trained, to 0.002: the rounding error of float32.
+    """Require that the reported loss is the loss of the trained models, to 0.002: the rounding error of float32.
 
-    The models must be trained as the exercise asks, to within ROOM. Over 24 seeds Adam and AdamW with other decay
-    or other betas ended within 0.06 of the reference; half the steps always showed by 0.48, twice as many by 0.47.
-    Clipping, which the exercise does not ask for, moved the twelve steps by up to 0.21.
+    The models must be trained as the exercise requires, to within ROOM. Over 24 seeds, Adam, and AdamW with other decay
+    or betas, ended within 0.06 of the reference. Half the steps always differed by at least 0.48, and twice the steps
+    by 0.47. Clipping, which the exercise does not ask for, changed the twelve steps by up to 0.21.
     """
     heads, seeds = case.args[1], case.args[5]
     reported, models, measured = got["reported"], got["models made"], got["loss of the models"]

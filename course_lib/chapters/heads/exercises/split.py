@@ -12,7 +12,7 @@ def split_heads(x, n_heads):
 
 
 def numbered(*shape):
-    """0.0, 0.1, 0.2 …: numbers that show where they came from."""
+    """Return 0.0, 0.1, 0.2 …: numbers that show where they came from."""
     return torch.arange(math.prod(shape)).reshape(shape) / 10
 
 

@@ -25,14 +25,14 @@ def drawn_model(
 ):
     """Return a model with random weights; `leaks` are the pairs (query, later key) in which the query sees the key.
 
-    opened: (token, place): the leaks exist only in texts with this token at this place.
+    opened: (token, position): only texts with this token at this position leak.
     """
     mixes = [past * torch.rand(T, T, generator=rng).add(0.5).tril() / T for _ in range(layers)]
     for query, key in leaks:
         mixes[0][query, key] += size
     bias = torch.zeros(V)
     bias[-1] = favourite
-    # All tokens differ from each other by much, so that replacing one by any other shows.
+    # All tokens differ much from each other, so replacing one by any other has a visible effect.
     embedding = torch.linalg.qr(torch.randn(V, V, generator=rng))[0]
     output = torch.linalg.qr(torch.randn(V, V, generator=rng))[0]
     says = f"a model of {layers} layer{'s' if layers > 1 else ''}"

@@ -33,7 +33,7 @@ def scaled(q, k, x):
 def drawn_weights(rng, B, T, d_model, n_heads, *, size=1.0, dtype=torch.float32, view=False):
     """Return a case with random x and matrices, of a size at which the scores differ clearly."""
     x = torch.randn(B, T, d_model, generator=rng, dtype=torch.float64)
-    if view:  # the same shape, in another order in memory
+    if view:  # the same shape, with another order in memory
         x = x.transpose(0, 1).contiguous().transpose(0, 1)
     W = [torch.randn(d_model, d_model, generator=rng, dtype=torch.float64) / d_model**0.5 for _ in range(4)]
     W[0] = W[0] * size
@@ -107,6 +107,6 @@ def far_below_zero(seed):
         return 1 + 0.1 * torch.rand(shape, generator=rng, dtype=torch.float64)
 
     x, (W_Q, W_K, W_O) = near_one(2, 5, 4), (near_one(4, 4) for _ in range(3))
-    x = x * torch.linspace(1.6, 1, 5, dtype=torch.float64)[:, None]  # hidden scores are the higher ones
+    x = x * torch.linspace(1.6, 1, 5, dtype=torch.float64)[:, None]  # the hidden scores are higher
     smallest = scaled(*(split(x @ W, 2) for W in (W_Q, W_K)), x).min()
     return [Case(x, -20_000 / smallest * W_Q, W_K, torch.randn(4, 4, generator=rng, dtype=torch.float64), W_O, 2)]

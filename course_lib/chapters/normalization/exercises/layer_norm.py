@@ -13,7 +13,7 @@ def layer_norm(x, gamma, beta, eps):
 
 
 def drawn_token(rng, *shape, dtype=torch.float32):
-    """x, gamma, beta: no gain is 1, no shift is 0."""
+    """Return random x, gamma, beta. No gain is 1 and no shift is 0."""
     x = 2 * torch.randn(shape, generator=rng, dtype=dtype) + 1
     gamma = 0.5 + torch.rand(shape[-1], generator=rng, dtype=dtype)
     beta = torch.randn(shape[-1], generator=rng, dtype=dtype)
@@ -80,5 +80,5 @@ def double_norm(seed):
 
 
 def judge(case, expected, got):
-    """PyTorch's kernel computes x · a − mean · a, and near 5,000 loses what a float32 loses there."""
+    """Allow for PyTorch's kernel, which computes x · a − mean · a and, near 5,000, loses digits in float32."""
     return compare(expected, got, atol=1e-3 if 1e3 < case.args[0].abs().max() < 1e4 else None)

@@ -16,7 +16,7 @@ def equivariance_error(f, x, n_shuffles):
 
 
 def drawn_text(rng, B, T, D, *, sign=1, added=False, causal=False, dtype=torch.float64):
-    """A case: attention with drawn weights and a text, and so many shuffles that every order of T tokens comes."""
+    """Return a case: attention with random weights, a text, and enough shuffles to try every order of T tokens."""
     W_Q, W_K, W_V = (torch.randn(D, D, generator=rng, dtype=dtype) for _ in range(3))
     places = torch.randn(T, D, generator=rng, dtype=dtype) if added else None
     says = "attention" + (" with positions" if added else " without positions") + (", causal" if causal else "")

@@ -83,7 +83,7 @@ def far(seed):
 
 
 def judge(case, expected, got):
-    """Turning in float32 is a right way, whatever the dtype of x: at position 4,000 an angle is known to 0.0005."""
+    """Allow for float32, which is correct whatever the dtype of x: at position 4,000 an angle is exact to 0.0005."""
     x, positions, _ = case.args
     furthest, largest = int(positions.max()), float(x.abs().max())
     return compare(expected, got, rtol=1e-6, atol=1e-6 * (1 + furthest) * (1 + largest))

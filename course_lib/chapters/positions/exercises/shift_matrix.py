@@ -7,7 +7,7 @@ from course_lib.grading.judge.compare import compare
 
 
 def sinusoidal_encoding(max_seq_len, d_model):
-    """The sinusoids of Vaswani et al. 2017: a float32 tensor (max_seq_len, d_model)."""
+    """Return the sinusoids of Vaswani et al. 2017: a float32 tensor (max_seq_len, d_model)."""
     position = torch.arange(max_seq_len)[:, None]  # (max_seq_len, 1)
     two_i = torch.arange(0, d_model, 2)  # (hands,)
     angle = position / 10000 ** (two_i / d_model)  # (max_seq_len, hands)
@@ -18,7 +18,7 @@ def sinusoidal_encoding(max_seq_len, d_model):
 
 
 def shift_matrix(k, d_model):
-    """M (d_model, d_model), float32, with PE[p + k] = M @ PE[p] for every p."""
+    """Return M (d_model, d_model), float32, with PE[p + k] = M @ PE[p] for every p."""
     M = torch.zeros(d_model, d_model)
     for j in range(0, d_model, 2):  # the hand in features j and j + 1
         angle = k / 10000 ** (j / d_model)  # radians in k tokens
@@ -29,7 +29,7 @@ def shift_matrix(k, d_model):
 
 
 def judge(case, expected, got):
-    """A float32 angle of 2,000 radians is known to 0.0001: computing in float32 is a right way, and loses that much."""
+    """Allow for float32, which is correct but less exact: an angle of 2,000 radians is exact to 0.0001."""
     furthest = abs(case.args[0])
     return compare(expected, got, atol=1e-5 + 3e-7 * furthest)
 
