@@ -1,4 +1,4 @@
-"""Chapter 11: claims about cross-attention, and about reading both sides.
+"""Chapter 11: claims about cross-attention, and about reading from both sides.
 
 The models of the experiments and the chapter are in `translator` and `masked_reader`, each with its recipe.
 """
@@ -32,10 +32,10 @@ from course_lib.tinytown.french import WORDS, TinytownPairs
 from course_lib.trace import trace
 from course_lib.training import train
 
-HELD_OUT = tuple(HELD_OUT_SEED + i for i in range(3))  # pairs and stories of these seeds are for measuring only
+HELD_OUT = tuple(HELD_OUT_SEED + i for i in range(3))  # seeds of pairs and stories that are only for measuring
 SEEDS = (0, 1, 2)
-RATES = (0.005, 0.01, 0.02)  # peaks that are tried first
-STEPS = 200  # of a translator that is trained here: most words come out right
+RATES = (0.005, 0.01, 0.02)  # peak learning rates that are tried first
+STEPS = 200  # updates of a translator that is trained here; most of its words are correct
 
 
 KINDS = {
@@ -43,11 +43,11 @@ KINDS = {
     "articles": ("one", "none", "many"),
     "adjectives": ("size", "colour", "mood"),
 }
-AUXILIARIES = ("a", "ont")  # il a dormi, ils ont dormi: French needs a second word where English has one
+AUXILIARIES = ("a", "ont")  # il a dormi, ils ont dormi: two words in French for one in English
 
 
 def kind_of(english: str, french: str) -> str:
-    """Return which kind of word a French word and the English word that it translates are."""
+    """Return the kind of a French word and of the English word that it translates."""
     if french in AUXILIARIES:
         return "auxiliaries"
     return next((kind for kind, slots in KINDS.items() if any(english in WORDS[slot] for slot in slots)), "the rest")
@@ -56,8 +56,11 @@ def kind_of(english: str, french: str) -> str:
 def looked_at(
     model: EncoderDecoder, tokenizer: WordTokenizer, seed: int, n: int = 200
 ) -> list[tuple[str, Tensor, float, Tensor]]:
-    """Return, for each French word of n held-out sentences: (kind, does each head of the last decoder block look most
-    at the English word that it translates (H,), is the model's guess right, each head's cut away in turn (H,))."""
+    """Return a tuple for each French word of n held-out sentences.
+
+    Its entries: the word's kind; whether each head of the last decoder block puts most weight on the English word that
+    it translates (H,); whether the model's guess is correct; whether it is correct without each head (H,).
+    """
     pairs = TinytownPairs(seed)
     sample = pairs.sample(n)
     source_ids, target_ids, source_mask, targets = pair_batch(sample, tokenizer)
@@ -85,7 +88,7 @@ LAST = "decoder.blocks.{last}.cross_attention"  # of the decoder's last block
 
 @contextmanager
 def cut_head(model: EncoderDecoder, head: int, attention: str = LAST) -> Iterator[None]:
-    """Silence one head of an attention, the last cross-attention unless named: replace its output by zeros."""
+    """Remove one head of an attention: replace its output by zeros. By default it is the last cross-attention."""
     size = model.config.d_head
     attention = attention.format(last=len(model.decoder.blocks) - 1)
 
@@ -102,14 +105,14 @@ def cut_head(model: EncoderDecoder, head: int, attention: str = LAST) -> Iterato
 
 
 def held_out_loss(model: nn.Module, batch: Sequence[Tensor | None]) -> float:
-    """Return the loss on a batch that the model was not trained on."""
+    """Return the loss on a batch on which the model was not trained."""
     with evaluating(model):
         return model(*batch)[1].item()
 
 
 @cache
 def trained_translators(steps: int) -> Best:
-    """Return translators like the shipped one, trained with each seed at the best rate: results are (loss, model)."""
+    """Train translators like the shipped one, with each seed at the best rate; results are (loss, model)."""
     tokenizer = TinytownPairs().tokenizer()
 
     def trained(rate: float, seed: int) -> tuple[float, EncoderDecoder]:
@@ -128,7 +131,7 @@ def _shares(found: list[tuple[str, float]]) -> dict[str, float]:
 
 
 def aligning_head(model: EncoderDecoder, tokenizer: WordTokenizer) -> int:
-    """Return the head that looks most often at the translated word, found on separate sentences."""
+    """Return the head that puts most weight on the translated word most often, found on separate sentences."""
     found = looked_at(model, tokenizer, HELD_OUT_SEED - 1, 100)
     return int(torch.stack([hit for _, hit, _, _ in found]).mean(dim=0).argmax())
 
@@ -160,7 +163,7 @@ def alignment_verdict(aligned: list[float]) -> str:
     seeds=SEEDS,
 )
 def alignment(size: Size) -> Measurement:
-    """Find where the best head of the shipped translator looks most, and of three more."""
+    """Find the words on which the best head puts most weight, in the shipped translator and in three others."""
     shipped, tokenizer = load_pretrained("translator")
     models = [shipped, *(model for _, model in trained_translators(size.steps(STEPS)).results)]
     aligned = []
@@ -188,7 +191,7 @@ def alignment(size: Size) -> Measurement:
 
 
 def _tenths(shares: list[float]) -> str:
-    """Round fractions of models that are trained here to tenths: the smallest to the largest."""
+    """Round fractions of models that are trained here to tenths, and return the smallest to the largest as text."""
     low, high = (round(10 * bound(shares)) * 10 for bound in (min, max))
     return f"about {low}%" if low == high else f"{low} to {high}%"
 
@@ -201,8 +204,9 @@ ATTENTIONS = {
 
 
 def lost_without_heads(model: EncoderDecoder, tokenizer: WordTokenizer, n: int = 200) -> dict[str, tuple[float, float]]:
-    """Return, for each kind of attention, the fraction of correct French words that goes wrong (if one of its heads is
-    silent: the mean over its heads; if all of them are), on n held-out sentences.
+    """Return for each kind of attention the fraction of correct French words that goes wrong, on n held-out sentences.
+
+    The two numbers are for one head removed (the mean over its heads), and for all heads removed.
     """
     source_ids, target_ids, source_mask, targets = pair_batch(TinytownPairs(HELD_OUT_SEED).sample(n), tokenizer)
 
@@ -258,7 +262,7 @@ def heads_verdict(between: list[float], self_attention: list[float], all_of_self
     seeds=SEEDS,
 )
 def heads(size: Size) -> Measurement:
-    """Silence one head, and all heads, of each attention of three trained translators."""
+    """Remove one head, and then all heads, of each attention of three trained translators."""
     tokenizer = TinytownPairs().tokenizer()
     models = [model for _, model in trained_translators(size.steps(STEPS)).results]
     lost = [lost_without_heads(model, tokenizer) for model in models]
@@ -283,19 +287,19 @@ def heads(size: Size) -> Measurement:
     )
 
 
-UNMASKED_STEPS = 150  # of training without the mask, for a translator that has always had it
+UNMASKED_STEPS = 150  # updates without the mask, for a translator that was trained with it
 
 
 def exact_padded(model: EncoderDecoder, tokenizer: WordTokenizer, seed: int, use_mask: bool) -> float:
-    """Return the fraction of the hundred shortest of 300 held-out sentences that is translated exactly in a batch with
-    a long one, which sets the length of all."""
+    """Return the fraction of exact translations among the hundred shortest of 300 held-out sentences. They are in a
+    batch with a long sentence, which sets the length of all."""
     pairs = sorted(TinytownPairs(seed).sample(300), key=lambda pair: len(split_words(pair[0])))
     written = translate(model, tokenizer, [english for english, _ in (*pairs[:100], pairs[-1])], use_mask)
     return statistics.fmean(ours == french for ours, (_, french) in zip(written[:100], pairs))
 
 
 def exact_alone(model: EncoderDecoder, tokenizer: WordTokenizer, seed: int) -> float:
-    """Return the same fraction in batches of sentences of equal length, which need no padding."""
+    """Return the same fraction with batches of sentences of the same length, which need no padding."""
     pairs = sorted(TinytownPairs(seed).sample(300), key=lambda pair: len(split_words(pair[0])))[:100]
     groups = [list(each) for _, each in groupby(pairs, key=lambda pair: len(split_words(pair[0])))]
     written = [ours for group in groups for ours in translate(model, tokenizer, [e for e, _ in group])]
@@ -303,15 +307,15 @@ def exact_alone(model: EncoderDecoder, tokenizer: WordTokenizer, seed: int) -> f
 
 
 def without_mask(batches: Iterator[tuple[Tensor, ...]]) -> Iterator[tuple[Tensor | None, ...]]:
-    """Return the same batches of pairs with None in place of the padding mask."""
+    """Yield the same batches of pairs, with None instead of the padding mask."""
     for source_ids, target_ids, _, targets in batches:
         yield source_ids, target_ids, None, targets
 
 
 @cache
 def trained_without_mask(steps: int) -> Best:
-    """Return the shipped translator, trained for some more steps without the padding mask, with each seed at the best
-    rate: results are (loss without the mask, model)."""
+    """Train the shipped translator further without the padding mask, with each seed at the best rate: results are (loss
+    without the mask, model)."""
     held_out = next(without_mask(pair_batches(load_pretrained("translator")[1], 300, HELD_OUT_SEED)))
 
     def trained(rate: float, seed: int) -> tuple[float, EncoderDecoder]:
@@ -324,8 +328,8 @@ def trained_without_mask(steps: int) -> Best:
 
 
 def causal_changes(model: DecoderOnly, tokenizer: WordTokenizer, seed: int, n: int = 20) -> float:
-    """Return the fraction of words for which a causal decoder's first guess changes when its stories are padded to one
-    length, at the end and without a mask."""
+    """Return the fraction of words for which a causal decoder's first guess changes when its stories are padded at the
+    end to the same length, without a mask."""
     rows = [tokenizer.encode(story)[:-1] for story in Tinytown(seed).sample(n)]
     with evaluating(model):
         together = model(stack(rows, tokenizer.pad_id)).argmax(dim=-1)  # (n, T)
@@ -370,7 +374,7 @@ def padding_verdict(alone: float, masked: float, unmasked: float, accustomed: fl
     seeds=SEEDS,
 )
 def padding(size: Size) -> Measurement:
-    """Translate short sentences alone, and in a batch with a long one, with the padding mask and without."""
+    """Translate short sentences alone, and in a batch with a long one, with and without the padding mask."""
     model, tokenizer = load_pretrained("translator")
     steps = size.steps(UNMASKED_STEPS)
     alone = statistics.fmean(exact_alone(model, tokenizer, seed) for seed in HELD_OUT)
@@ -406,17 +410,17 @@ def padding(size: Size) -> Measurement:
 
 READERS: dict[str, Any] = {"d_model": 64, "n_heads": 4, "n_layers": 1, "max_seq_len": 24, "positions": "learned"}
 READER_STEPS = 400
-HIDDEN = 0.3  # of the words, while the encoder learns
+HIDDEN = 0.3  # of the words, in the encoder's training
 
 
 def french_tokenizer() -> WordTokenizer:
-    """Return the words of both languages and <mask>."""
+    """Return a tokenizer for the words of both languages and <mask>."""
     words = TinytownPairs().tokenizer().tokens
     return WordTokenizer([*words[words.index("<eos>") + 1 :], MASK])
 
 
 def masked_sentences(tokenizer: WordTokenizer, seed: int, n: int = 32) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Return batches of n French sentences with hidden words, as `MaskedBatches` does of passages: (ids, mask,
+    """Yield batches of n French sentences with hidden words, as `MaskedBatches` does for passages: (ids, mask,
     targets).
     """
     pairs, generator = TinytownPairs(seed).pairs(), torch.Generator().manual_seed(seed)
@@ -429,7 +433,7 @@ def masked_sentences(tokenizer: WordTokenizer, seed: int, n: int = 32) -> Iterat
 
 
 def unmasked(batch: tuple[Tensor, Tensor, Tensor], pad_id: int) -> tuple[Tensor, Tensor]:
-    """Return the sentences of a masked batch as (ids, targets) for a decoder, nothing hidden: each next word."""
+    """Return the sentences of a masked batch without hidden words as (ids, targets) for a decoder: each next word."""
     ids, _, targets = batch
     sentences = torch.where(targets == IGNORED, ids, targets)  # (B, T)
     following = sentences[:, 1:]
@@ -437,8 +441,9 @@ def unmasked(batch: tuple[Tensor, Tensor, Tensor], pad_id: int) -> tuple[Tensor,
 
 
 def trained_readers(steps: int) -> tuple[Best, Best]:
-    """Return an encoder that fills blanks and a decoder, of the same size and trained on the same sentences, each with
-    three seeds at its best rate: results are (loss, model).
+    """Train an encoder that fills blanks, and a decoder of the same size on the same sentences.
+
+    Each has three seeds at its best rate; results are (loss, model).
     """
     tokenizer = french_tokenizer()
     config = TransformerConfig(vocab_size=len(tokenizer), family="encoder", **READERS)
@@ -463,16 +468,16 @@ def trained_readers(steps: int) -> tuple[Best, Best]:
 def both_sides_and_left(
     encoder: EncoderOnly, decoder: DecoderOnly, sentences: Sequence[str], candidates: int = 10
 ) -> tuple[float, float, float]:
-    """Return the fraction of hidden words that is guessed correctly, one word of each sentence hidden at a time.
+    """Return the fraction of hidden words that are guessed correctly, with one hidden word per sentence at a time.
 
-    By the encoder from both sides; by the decoder from the left; and by the same decoder when it puts each of its first
-    `candidates` guesses into the blank and takes the one that makes the whole sentence most probable.
+    The three results: the encoder, which reads both sides; the decoder, which reads the left side; and the same decoder
+    when it puts each of its first `candidates` guesses into the blank and chooses the most probable complete sentence.
     """
     tokenizer = french_tokenizer()
     both, left, scored = [], [], []
     for sentence in sentences:
         ids = torch.tensor(tokenizer.encode(sentence))  # (T,)
-        blanks = torch.arange(1, len(ids) - 1)  # all but <bos> and <eos>
+        blanks = torch.arange(1, len(ids) - 1)  # all positions except <bos> and <eos>
         rows = torch.arange(len(blanks))
         hidden = ids.repeat(len(blanks), 1)  # (T − 2, T): a row for each blank
         hidden[rows, blanks] = tokenizer.id(MASK)
@@ -495,7 +500,7 @@ def _log_prob(decoder: DecoderOnly, texts: Tensor) -> Tensor:
 
 def both_sides_verdict(both: list[float], left: list[float], scored: list[float]) -> str:
     """Compare the fractions of hidden words guessed correctly: by the encoder, by the decoder from the left, and by the
-    decoder that scores the whole sentence. Ahead is: by over 2 points in every seed.
+    decoder that scores the complete sentence. Ahead means by over 2 points in every seed.
 
     confirmed: the encoder is ahead of the decoder, whichever way the decoder is asked
     depends: it is ahead for one of the two ways
@@ -523,7 +528,7 @@ def both_sides_verdict(both: list[float], left: list[float], scored: list[float]
     seeds=SEEDS,
 )
 def both_sides(size: Size) -> Measurement:
-    """Hide each word of held-out French sentences in turn, and ask an encoder and a decoder for it."""
+    """Hide each word of held-out French sentences in turn, and let an encoder and a decoder guess it."""
     encoders, decoders = trained_readers(size.steps(READER_STEPS))
     sentences = [french for _, french in TinytownPairs(HELD_OUT_SEED).sample(60)]
     models = zip(encoders.results, decoders.results)
@@ -542,8 +547,8 @@ def both_sides(size: Size) -> Measurement:
 
 
 def decoder_pair_batches(tokenizer: WordTokenizer, batch_size: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Return the same pairs as one text for a decoder-only model: English <eos> <bos> French <eos>; only French is
-    predicted."""
+    """Yield the same pairs as one text for a decoder-only model: English <eos> <bos> French <eos>. Only the French part
+    is predicted."""
     pairs = TinytownPairs(seed).pairs()
     while True:
         drawn = [next(pairs) for _ in range(batch_size)]
@@ -554,16 +559,18 @@ def decoder_pair_batches(tokenizer: WordTokenizer, batch_size: int, seed: int) -
 
 
 COMPARISON_STEPS = 120
-LESS = 0.57  # of the steps: a decoder of two blocks needs 1 / 0.57 of the encoder–decoder's FLOPs for a pair
+LESS = 0.57  # of the steps: for a pair, a decoder of two blocks needs 1 / 0.57 of the encoder–decoder's FLOPs
 
 
 def translating_arms() -> dict[str, tuple[TransformerConfig, float]]:
-    """Name -> (configuration, fraction of the steps): an encoder–decoder, and decoders that do no more work.
+    """Return name -> (configuration, fraction of the steps), for an encoder–decoder and decoders that do no more work.
 
-    "same cost": one block, as in each of the two stacks: half the parameters, equal FLOPs for a pair, equal steps.
-    "same size": two blocks: about equal parameters, more FLOPs for a pair, and fewer steps in proportion.
+    "same cost": one block, as in each of the two stacks. It has half the parameters, the same FLOPs for a pair, and the
+    same steps.
+    "same size": two blocks. It has about the same parameters, more FLOPs for a pair, and fewer steps in proportion.
     """
-    config = translator_config(TinytownPairs().tokenizer(), positions="learned")  # sinusoids would drown the decoder's
+    # Positions are learned, because sinusoids would be too large compared with the decoder's words.
+    config = translator_config(TinytownPairs().tokenizer(), positions="learned")
     decoder = replace(config, family="decoder", max_seq_len=32)
     return {
         "encoder–decoder": (config, 1.0),
@@ -612,7 +619,7 @@ def equal_work_verdict(same_cost: list[float], same_size: list[float]) -> str:
     seeds=SEEDS,
 )
 def decoder_alone(size: Size) -> Measurement:
-    """Train an encoder–decoder and two decoders on English–French pairs, with equal work."""
+    """Train an encoder–decoder and two decoders on English–French pairs, with the same amount of work."""
     steps = size.steps(COMPARISON_STEPS)
     best = {arm: at_best_rate(partial(translating_loss, arm, steps), RATES, SEEDS) for arm in translating_arms()}
     both, *others = (best[arm].losses for arm in best)

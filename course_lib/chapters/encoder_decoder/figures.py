@@ -1,4 +1,4 @@
-"""Figures of chapter 11: the wiring of an encoder–decoder, where a translation looks, a blank and its guesses."""
+"""Figures of chapter 11: an encoder–decoder, where a translation looks, and the guesses for a blank."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +14,12 @@ from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE,
 
 # --------------------------------------------------------------------------------------------------------- architecture
 def architecture(source: Sequence[str], target: Sequence[str], d_model: int) -> Figure:
-    """Draw the two stacks of 2017: each branch with its residual connection and norm, and the one arrow between the
-    stacks, from the top of the encoder to every decoder block; on a sentence and its translation, with the shapes.
+    """Draw the two stacks of 2017 for a sentence and its translation, with the shapes.
 
-    source: what the encoder reads. target: the translation, without <bos> and <eos>.
+    Each branch has its residual connection and its norm. The only arrows between the stacks go from the top of the
+    encoder to every decoder block.
+
+    source: the encoder's input. target: the translation, without <bos> and <eos>.
     """
     figure, axes = new_figure(WIDE, 6.0)
     axes.set(xlim=(0, 12), ylim=(-0.4, 10.4), xticks=[], yticks=[])
@@ -42,7 +44,7 @@ def architecture(source: Sequence[str], target: Sequence[str], d_model: int) -> 
             _arrow(axes, (middle, before), (middle, height - 0.36))
             _box(axes, middle, height, label, color)
             before = _add_and_norm(axes, middle, height)
-    # From the last block of the encoder across to the side of every cross-attention.
+    # From the last block of the encoder to the side of every cross-attention.
     top = encoder_frame.get_y() + encoder_frame.get_height()
     axes.plot([left, left], [cross + 1.06, top], color=INK, linewidth=1.2)
     axes.plot([left, left, 6.1, 6.1], [top, 6.9, 6.9, cross], color=ORANGE, linewidth=2.5)
@@ -68,7 +70,8 @@ def _box(axes: Axes, x: float, y: float, label: str, color: str, width: float = 
 
 
 def _add_and_norm(axes: Axes, x: float, y: float) -> float:
-    """Draw the residual connection around the branch at height y, and the norm after it; return where that ends."""
+    """Draw the residual connection around the branch at height y, and the norm after it; return the height of its
+    end."""
     sum_at = y + 0.8
     _arrow(axes, (x, y + 0.36), (x, sum_at - 0.26))
     axes.plot([x, x + 2.1, x + 2.1], [y - 0.62, y - 0.62, sum_at], color=INK, linewidth=1.2)
@@ -90,15 +93,15 @@ def _arrow(axes: Axes, start: tuple, end: tuple, color: str = INK, width: float 
     axes.annotate("", xy=end, xytext=start, arrowprops=style)
 
 
-# ----------------------------------------------------------------------------------------------------- loss of learning
+# ------------------------------------------------------------------------------------------------------- training loss
 def translator_curve(losses: Sequence[float], guessing: float) -> Figure:
-    """Draw the loss per step in nats per French token, between guessing among all words and the loss of a perfect
-    translator, 0."""
+    """Draw the loss per step in nats per French token, between a uniform guess among all words and a perfect
+    translator, whose loss is 0."""
     figure, axes = new_figure(WIDE, 3.4)
     axes.plot(range(1, len(losses) + 1), losses, color=BLUE, linewidth=1.2)
     for height in (guessing, 0.0):
         axes.axhline(height, color=GREY, linestyle=":")
-    # Each label where the curve is far.
+    # Each label is at a point far from the curve.
     end_of_axis, guess = 0.99 * len(losses), f"guessing among all words: {guessing:.1f}"
     axes.text(end_of_axis, guessing + 0.08, guess, ha="right", fontsize=FONT, color=INK)
     axes.text(0.01 * len(losses), 0.08, "0", fontsize=FONT, color=INK)
@@ -111,7 +114,8 @@ def translator_curve(losses: Sequence[float], guessing: float) -> Figure:
 # ------------------------------------------------------------------------------------------------------------ alignment
 @dataclass
 class AlignmentMap(Drawing):
-    """Cross-attention of one head: weights (T, S), a row for each French word; circles mark the grammar's alignment.
+    """Draw the cross-attention of one head: weights (T, S), a row for each French word. Circles show the grammar's
+    alignment.
 
     aligned: (source index, target index) of each translated word, without <eos>. head: its name, such as "head 0".
     """
@@ -156,9 +160,10 @@ class AlignmentMap(Drawing):
 # --------------------------------------------------------------------------------------------------------------- blanks
 @dataclass
 class BlankGuesses(Drawing):
-    """The most probable words for one blank, from both sides and from the left only.
+    """Draw the most probable words for one blank, from both sides and from the left only.
 
-    both, left: (word, probability), best first; the hidden word, `right`, is in both, last if it is not among the best.
+    both, left: (word, probability), best first. The hidden word, `right`, is in both; it is last if it is not among the
+    best.
     """
 
     both: Sequence[tuple[str, float]]

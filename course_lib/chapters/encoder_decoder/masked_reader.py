@@ -1,4 +1,4 @@
-"""Chapter 11: a reader that fills blanks: an encoder, its passages with hidden words, and its recipe."""
+"""Chapter 11's encoder that fills blanks: the model, its passages with hidden words, and its recipe."""
 
 import re
 import statistics
@@ -24,14 +24,15 @@ MASK = "<mask>"
 
 
 def masked_tokenizer() -> WordTokenizer:
-    """Return Tinytown's words and <mask>."""
+    """Return a tokenizer for Tinytown's words and <mask>."""
     return WordTokenizer([*Tinytown().vocabulary, MASK])
 
 
 class MaskedReader(nn.Module):
-    """An encoder that guesses hidden words: hidden states times the token table give logits, as in BERT.
+    """Guess hidden words with an encoder: hidden states times the token table give logits, as in BERT.
 
-    BERT has one more linear layer and a norm before the table (Devlin et al. 2019); here the final norm does."""
+    BERT has one more linear layer and a norm before the table (Devlin et al. 2019); here there is only the final
+    norm."""
 
     def __init__(self, encoder: EncoderOnly):
         super().__init__()
@@ -39,28 +40,28 @@ class MaskedReader(nn.Module):
         self.config = encoder.config
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, targets: Tensor | None = None):
-        """Return logits (B, T, V) of the word that belongs at every position; with targets also the loss, as in
-        DecoderOnly."""
+        """Return logits (B, T, V) of the word at every position; with targets also the loss, as in DecoderOnly."""
         logits = self.encoder(ids, mask) @ self.encoder.token_embedding.weight.T  # (B, T, d_model) @ (d_model, V)
         return logits if targets is None else (logits, next_token_loss(logits, targets))
 
 
-SENTENCES = 2  # in a passage
+SENTENCES = 2  # number of sentences in a passage
 
 
 def passage(story: str, at: int = 0) -> str:
-    """Return two sentences of a story that follow each other; at chooses where they begin, 0 for the beginning."""
+    """Return two neighbouring sentences of a story. `at` chooses where they begin; 0 is the beginning."""
     sentences = re.findall(r"[^.?]+[.?]", story)
     first = at % max(1, len(sentences) - SENTENCES + 1)
     return "".join(sentences[first : first + SENTENCES]).strip()
 
 
 class MaskedBatches:
-    """(ids (B, T), mask, targets (B, T)) without end: a share of the words hidden, and only these to be guessed.
+    """Yield (ids (B, T), mask, targets (B, T)) without end. A fraction of the words is hidden, and only these are
+    targets.
 
-    BERT leaves one in ten of them as they are and exchanges another for a random word, so that a text without <mask>
-    is nothing strange to it; here all are hidden. The texts are passages of two sentences: short, so that the reader
-    learns in minutes. `generator` draws passages and places; `train` keeps its state."""
+    BERT leaves one in ten of these words unchanged and replaces another one by a random word, so that it learns to read
+    text without <mask> too. Here all are hidden. The texts are passages of two sentences, so short that the reader
+    learns in minutes. `generator` samples passages and positions; `train` saves its state."""
 
     def __init__(self, tokenizer: WordTokenizer, n_stories: int, batch_size: int, share: float, seed: int = 0):
         self.passages = [
@@ -77,13 +78,13 @@ class MaskedBatches:
         rows = [self.passages[i] for i in chosen]
         ids = stack(rows, self.tokenizer.pad_id)  # (B, T)
         drawn = torch.rand(ids.shape, generator=self.generator) < self.share
-        hidden = drawn & (ids > self.tokenizer.eos_id)  # words alone, not <pad>, <bos> and <eos>
+        hidden = drawn & (ids > self.tokenizer.eos_id)  # only words, not <pad>, <bos> or <eos>
         mask = padding_mask([len(row) for row in rows], ids.shape[1])
         return ids.masked_fill(hidden, self.tokenizer.id(MASK)), mask, ids.masked_fill(~hidden, IGNORED)
 
 
 def fill(encoder: EncoderOnly, tokenizer: WordTokenizer, text: str, k: int = 3) -> list[list[tuple[str, float]]]:
-    """Return, for each <mask> in the text the k most probable words with their probabilities."""
+    """Return for each <mask> in the text the k most probable words with their probabilities."""
     ids = torch.tensor([tokenizer.encode(text)])  # (1, T)
     with evaluating(encoder):
         p = MaskedReader(encoder)(ids)[0].softmax(dim=-1)  # (T, V)
@@ -93,7 +94,7 @@ def fill(encoder: EncoderOnly, tokenizer: WordTokenizer, text: str, k: int = 3) 
 
 @dataclass(frozen=True)
 class MaskedRecipe:
-    """All that decides the shipped reader of blanks."""
+    """Hold all settings that determine the shipped encoder that fills blanks."""
 
     steps: int = 8000
     batch_size: int = 64
@@ -109,7 +110,7 @@ class MaskedRecipe:
 
 @recipe("masked")
 def train_masked(folder: str | Path, progress: bool = True, plan: MaskedRecipe | None = None) -> dict:
-    """Train the reader of blanks from nothing (some minutes; resumable) and write it to `folder`."""
+    """Train the encoder that fills blanks from scratch (a few minutes; resumable) and write it to `folder`."""
     plan = plan or MaskedRecipe()
     torch.set_num_threads(1)
     torch.manual_seed(plan.seed)
@@ -141,7 +142,7 @@ def train_masked(folder: str | Path, progress: bool = True, plan: MaskedRecipe |
 
 
 def share_filled(encoder: EncoderOnly, tokenizer: WordTokenizer, seed: int, n_stories: int = 500) -> float:
-    """Return the share of hidden words of held-out stories, one in ten, at which the first guess is right."""
+    """Return the fraction of hidden words, one in ten of held-out stories, for which the first guess is correct."""
     ids, mask, targets = next(MaskedBatches(tokenizer, n_stories, n_stories, 0.1, seed))
     reader = MaskedReader(encoder)
     with evaluating(reader):

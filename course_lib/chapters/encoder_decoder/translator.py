@@ -1,4 +1,4 @@
-"""Chapter 11: a translator of Tinytown's pairs: its batches, its recipe, and what it writes and looks at."""
+"""Chapter 11's translator of Tinytown's pairs: its batches, its recipe, its translations and its attention weights."""
 
 import statistics
 from collections.abc import Iterator, Sequence
@@ -23,24 +23,24 @@ from course_lib.training import train
 
 
 def stack(rows: Sequence[list[int]], fill: int) -> Tensor:
-    """Return rows of different lengths as one tensor (B, T), filled up at the end."""
+    """Return rows of different lengths as one tensor (B, T), with `fill` at the end of the shorter ones."""
     longest = max(map(len, rows))
     return torch.tensor([row + [fill] * (longest - len(row)) for row in rows])
 
 
 def source_batch(sentences: Sequence[str], tokenizer: WordTokenizer) -> tuple[Tensor, Tensor]:
-    """Return (source_ids (B, S), source_mask (B, 1, 1, S)): the words and <eos>, True where a word is."""
+    """Return (source_ids (B, S), source_mask (B, 1, 1, S)): the words and <eos>; the mask is True at words."""
     rows = [tokenizer.encode(sentence)[1:] for sentence in sentences]
     source_ids = stack(rows, tokenizer.pad_id)  # (B, S)
     return source_ids, padding_mask([len(row) for row in rows], source_ids.shape[1])
 
 
 def pair_batch(pairs: Sequence[tuple[str, str]], tokenizer: WordTokenizer) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return (source_ids (B, S), target_ids (B, T), source_mask (B, 1, 1, S), targets (B, T)): what EncoderDecoder
-    takes.
+    """Return the inputs of EncoderDecoder: (source_ids (B, S), target_ids (B, T), source_mask (B, 1, 1, S), targets (B,
+    T)).
 
-    The decoder reads <bos> and the translation, and predicts the translation and <eos>: each word from the right ones
-    before it (teacher forcing)."""
+    The decoder reads <bos> and the translation, and predicts the translation and <eos>. It predicts each word from the
+    correct words before it (teacher forcing)."""
     source_ids, source_mask = source_batch([english for english, _ in pairs], tokenizer)
     rows = [tokenizer.encode(french) for _, french in pairs]
     target_ids = stack([row[:-1] for row in rows], tokenizer.pad_id)  # (B, T)
@@ -48,7 +48,7 @@ def pair_batch(pairs: Sequence[tuple[str, str]], tokenizer: WordTokenizer) -> tu
 
 
 def pair_batches(tokenizer: WordTokenizer, batch_size: int, seed: int = 0) -> Iterator[tuple[Tensor, ...]]:
-    """Return batches without end, from the pairs of that seed."""
+    """Yield batches without end, from the pairs of that seed."""
     pairs = TinytownPairs(seed).pairs()
     while True:
         yield pair_batch([next(pairs) for _ in range(batch_size)], tokenizer)
@@ -57,7 +57,7 @@ def pair_batches(tokenizer: WordTokenizer, batch_size: int, seed: int = 0) -> It
 def translate(
     model: EncoderDecoder, tokenizer: WordTokenizer, sentences: Sequence[str], use_mask: bool = True
 ) -> list[str]:
-    """Return the model's own translations, word by word, always the most probable next word."""
+    """Return the model's own translations, word by word, always with the most probable next word."""
     source_ids, source_mask = source_batch(sentences, tokenizer)
     begin = torch.full((len(sentences), 1), tokenizer.bos_id)  # (B, 1)
     written = generate(
@@ -73,7 +73,7 @@ def translate(
 
 
 def share_right(model: EncoderDecoder, tokenizer: WordTokenizer, pairs: Sequence[tuple[str, str]]) -> float:
-    """Return the share of sentences that the model translates exactly."""
+    """Return the fraction of sentences that the model translates exactly."""
     found = translate(model, tokenizer, [english for english, _ in pairs])
     return statistics.fmean(ours == french for ours, (_, french) in zip(found, pairs))
 
@@ -81,9 +81,10 @@ def share_right(model: EncoderDecoder, tokenizer: WordTokenizer, pairs: Sequence
 def cross_weights(
     model: EncoderDecoder, tokenizer: WordTokenizer, english: str, french: str
 ) -> tuple[list[str], list[str], Tensor]:
-    """Return the attention weights while `french` is written: (source words, target words, weights (layers, H, T, S)).
+    """Return the attention weights for the translation `french`: (source words, target words, weights (layers, H, T,
+    S)).
 
-    Row t belongs to the step that writes target word t: the decoder has read the words before it."""
+    Row t is the step that writes target word t, when the decoder has read the words before it."""
     source_ids, target_ids, _, targets = pair_batch([(english, french)], tokenizer)
     with evaluating(model), trace(model, "*cross_attention.weights") as seen:
         model(source_ids, target_ids)
@@ -94,7 +95,7 @@ def cross_weights(
 # ------------------------------------------------------------------------------------------------------- the translator
 @dataclass(frozen=True)
 class TranslatorRecipe:
-    """All that decides the shipped translator."""
+    """Hold all settings that determine the shipped translator."""
 
     steps: int = 2000
     batch_size: int = 32
@@ -104,7 +105,8 @@ class TranslatorRecipe:
 
 
 def translator_config(tokenizer: WordTokenizer, **changes) -> TransformerConfig:
-    """Return one encoder block and one decoder block of 64 features and two heads: every attention can be looked at."""
+    """Return a config with one encoder block and one decoder block of 64 features and two heads, so you can look at
+    every attention."""
     small = TransformerConfig(
         vocab_size=len(tokenizer),
         d_model=64,
@@ -120,7 +122,7 @@ def translator_config(tokenizer: WordTokenizer, **changes) -> TransformerConfig:
 
 @recipe("translator")
 def train_translator(folder: str | Path, progress: bool = True, plan: TranslatorRecipe | None = None) -> dict:
-    """Train the translator from nothing (about a minute) and write it to `folder` with what it can do."""
+    """Train the translator from scratch (about a minute) and write it to `folder` with its test results."""
     plan = plan or TranslatorRecipe()
     torch.set_num_threads(1)
     torch.manual_seed(plan.seed)

@@ -1,4 +1,4 @@
-"""Live figures of chapter 11: a translation and where it looked; a blank, guessed with and without its right side."""
+"""Live figures of chapter 11: a translation and its attention; a blank, guessed with and without its right side."""
 
 import copy
 from collections.abc import Callable
@@ -30,12 +30,12 @@ PREDICATES = {
     "did not bite a cow": "",
     "chased the cow": "",
     "took the small key": "",
-}  # singular: plural where it differs
+}  # singular: plural if it differs
 N_GUESSES = 5
 
 
 def sentence(subject: str, size: str, colour: str, predicate: str) -> str:
-    """Return the English sentence of these parts, such as "an old black mouse was tired."."""
+    """Return the English sentence with these parts, such as "an old black mouse was tired."."""
     determiner, noun = subject.split()
     if noun in ("hens", "wolves"):
         predicate = PREDICATES[predicate] or predicate
@@ -44,9 +44,10 @@ def sentence(subject: str, size: str, colour: str, predicate: str) -> str:
 
 
 class Look(NamedTuple):
-    """One translation and where it looked: weights (H, T, S); aligned: nothing if the translation is wrong.
+    """Hold one translation and its weights (H, T, S). aligned: the grammar's alignment; empty if the translation is
+    wrong.
 
-    problem: why there is nothing to show. note: a further sentence.
+    problem: the reason why there is nothing to show. note: a further sentence.
     """
 
     french: str
@@ -59,9 +60,9 @@ class Look(NamedTuple):
 
 
 def translation_explorer(model: EncoderDecoder, tokenizer: WordTokenizer, layer: int = 0) -> LiveFigure:
-    """Build an English sentence; the model writes the French, and a head of its cross-attention shows where it looked.
+    """Show an English sentence to build, the model's French, and the weights of a head of its cross-attention.
 
-    The circles are the grammar's own alignment, for comparison.
+    The circles show the grammar's own alignment, for comparison.
     """
 
     def look(english: str) -> Look:
@@ -73,14 +74,13 @@ def translation_explorer(model: EncoderDecoder, tokenizer: WordTokenizer, layer:
 
 
 def _alignment(english: str, french: str) -> list[tuple[int, int]]:
-    """Return (English word, French word) of a right translation; nothing of a wrong one."""
+    """Return (English word, French word) for a correct translation; nothing for a wrong one."""
     pairs = TinytownPairs()
     return pairs.alignment(english) if french == pairs.translate(english) else []
 
 
 def _translations(look: Callable[..., Look], n_heads: int, head: int | None = None, **more) -> LiveFigure:
-    """Show the live figure of a translation: look(english, …) returns what to show. more: further controls of
-    it."""
+    """Show the live figure of a translation. look(english, …) returns its content. more: further controls."""
     look = cache(look)
 
     def shown(head: int, weights: Tensor) -> tuple[str, Tensor]:
@@ -128,9 +128,9 @@ def _translations(look: Callable[..., Look], n_heads: int, head: int | None = No
 
 
 def explore_attention(function: Callable) -> LiveFigure:
-    """Show your `cross_attention` with the trained translator's queries and keys: the weights that it gives them.
+    """Show the weights of your `cross_attention` for the trained translator's queries and keys.
 
-    Values that are one-hot vectors make the weights visible: the output at a position is the weights themselves.
+    The values are one-hot vectors, so the output at a position is its weights.
     """
     model, tokenizer = load_pretrained("translator")
 
@@ -162,10 +162,10 @@ def explore_attention(function: Callable) -> LiveFigure:
 
 
 def _try_attention(function: Callable, query: Tensor, key: Tensor, padding: int, right: Tensor) -> tuple[Tensor, str]:
-    """Return (the weights (H, T, S + padding) that your function gives, what went wrong)."""
+    """Return (the weights (H, T, S + padding) from your function, what went wrong)."""
     (H, T, D), S = query.shape, key.shape[1]
     N = S + padding
-    width = D + N  # of a head: its features, and then a one-hot vector that says which source token it is
+    width = D + N  # of a head: its features, and then a one-hot vector that identifies the source token
     asks = torch.cat([query, query.new_zeros(H, T, N)], dim=-1)  # (H, T, width)
     key = torch.cat([key, key[:, :padding]], dim=1)  # (H, N, D): padding that looks like the first words
     answers = torch.cat([key, torch.eye(N).expand(H, N, N)], dim=-1)  # (H, N, width)
@@ -187,7 +187,7 @@ def _try_attention(function: Callable, query: Tensor, key: Tensor, padding: int,
 
 
 class _Yours(nn.Module):
-    """A decoder block of the translator, wired by the learner's function."""
+    """Run a decoder block of the translator with the learner's function."""
 
     def __init__(self, function: Callable, block: nn.Module):
         super().__init__()
@@ -204,7 +204,7 @@ class _Yours(nn.Module):
 
 
 def explore_block(function: Callable) -> LiveFigure:
-    """Show the trained translator with your `decoder_block` in place of its own: what it writes, and where it looks."""
+    """Show the trained translator with your `decoder_block` instead of its own: its translation and its weights."""
     model, tokenizer = load_pretrained("translator")
     model = copy.deepcopy(model).eval().requires_grad_(False)
     model.decoder.add_module("blocks", nn.ModuleList(_Yours(function, block) for block in model.decoder.blocks))
@@ -238,10 +238,10 @@ def explore_block(function: Callable) -> LiveFigure:
 def blank_explorer(
     encoder: EncoderOnly, tokenizer: WordTokenizer, decoder: DecoderOnly, words: WordTokenizer, story: str, place: int
 ) -> LiveFigure:
-    """Hide one word of a story: what an encoder guesses from both sides, and a decoder from the left.
+    """Show a story with one hidden word, an encoder's guesses from both sides, and a decoder's guesses from the left.
 
     Args:
-        place: which word is hidden at first, counted from 1.
+        place: the position of the word that is hidden first, counted from 1.
     """
     said = split_words(story)
     ids = torch.tensor([words.encode(story)])  # (1, T): <bos>, the words, <eos>

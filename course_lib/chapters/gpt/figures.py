@@ -122,9 +122,7 @@ class TensorView(Drawing):
         bar.ax.tick_params(labelsize=FONT - 1)
         right.set(xlabel="value", ylabel="fraction of the numbers (%)")
         left.set(xlabel="feature", ylabel="token")
-        left.set_xticks(
-            range(T), self.tokens, rotation=90, fontsize=FONT - 3
-        )  # room for the tallest labels
+        left.set_xticks(range(T), self.tokens, rotation=90, fontsize=FONT - 3)  # room for the tallest labels
         self.headline, self.left, self.right = headline(figure), left, right
         self.bars = right.bar(np.arange(30), np.zeros(30), color=BLUE, width=1, align="edge")
         fix_layout(figure)

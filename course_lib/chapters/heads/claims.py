@@ -858,7 +858,7 @@ def repeats_seen(model: AttentionOnly, seed: int, number: int = 100) -> dict[str
         losses = F.cross_entropy(model(inputs).mT, ids[:, 1:], reduction="none")  # (N, T)
     weights = model.attention_weights(inputs)  # (N, T, T) each
     first, last = weights[0], weights[-1]
-    followed = (inputs[:, :, None] == inputs[:, None, :-1]) * last[..., 1:]  # (N, T, T − 1): s − 1 and t have the same token
+    followed = (inputs[:, :, None] == inputs[:, None, :-1]) * last[..., 1:]  # (N, T, T − 1): the same token at s − 1
     return {
         "loss": losses[again].mean().item(),
         "before": first.diagonal(-1, 1, 2).mean().item(),

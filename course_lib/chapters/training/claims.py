@@ -21,11 +21,11 @@ from course_lib.tinytown import Batches, Tinytown, WordTokenizer, encode_stories
 from course_lib.training import make_optimizer, story_losses, train
 
 SEEDS = (0, 1, 2)
-ROW = 48  # tokens in a row: about a story
+ROW = 48  # tokens in a row, about the length of a story
 STORIES = 3000
 
 
-# ------------------------------------------------------------------------------------------------ small models, quickly
+# ---------------------------------------------------------------------------------------- small models that train fast
 @cache
 def story_ids(seed: int = 0, n: int = STORIES) -> Tensor:
     """Return n stories as one row of ids (N,)."""
@@ -33,7 +33,7 @@ def story_ids(seed: int = 0, n: int = STORIES) -> Tensor:
 
 
 def story_batches(batch_size: int = 16, seed: int = 0) -> Batches:
-    """Return rows of stories, each from its beginning."""
+    """Return batches with rows of stories; each row begins with a story."""
     generator = torch.Generator().manual_seed(seed)
     return Batches(story_ids(), batch_size, ROW, generator, start_id=WordTokenizer().bos_id)
 
@@ -53,7 +53,7 @@ def small_model(d_model: int = 32, n_layers: int = 2, seed: int = 0, positions: 
 
 
 def held_out_loss(model: DecoderOnly, n: int = 200) -> float:
-    """Return the nats per predicted token on held-out stories, to be compared with the exact entropy."""
+    """Return the nats per predicted token on held-out stories, for comparison with the exact entropy."""
     tokenizer = WordTokenizer()
     nats, tokens = story_losses(model, [tokenizer.encode(story) for story in Tinytown(HELD_OUT_SEED).sample(n)])
     return (nats.sum() / tokens.sum()).item()
@@ -74,9 +74,9 @@ FAULTS = (
 def overfit(
     seed: int, steps: int = ONE_BATCH_STEPS, fault: str = "none", rate: float = 0.02, d_model: int = 32
 ) -> tuple[float, DecoderOnly]:
-    """Train on one batch of four rows, again and again: (loss on the batch, model).
+    """Train repeatedly on one batch of four rows. Return (loss on the batch, model).
 
-    fault: "none" or one of FAULTS, what is wrong with the model or the batch.
+    fault: the fault in the model or the batch: "none" or one of FAULTS.
     """
     positions = "none" if fault == "there are no positions" else "rope"
     model, (ids, targets) = small_model(d_model, seed=seed, positions=positions), next(story_batches(4, seed))
@@ -85,7 +85,7 @@ def overfit(
         if fault == HINDERS:
             for parameter in block.attention.out_proj.parameters():
                 nn.init.zeros_(parameter).requires_grad_(False)
-        if fault == "scores are not scaled":  # undoes the division by the square root of d_head
+        if fault == "scores are not scaled":  # cancels the division by the square root of d_head
             root = math.sqrt(model.config.d_head)
             block.attention.q_proj.register_forward_hook(lambda layer, inputs, output, root=root: root * output)
     batch = ids, ids if fault == "the targets are not shifted" else targets
@@ -93,15 +93,15 @@ def overfit(
         model, iter(lambda: batch, None), steps, peak=rate, warmup=min(10, steps // 5), weight_decay=0, progress=False
     )
     for block in model.blocks:
-        block.is_causal = True  # new stories are read as they will be written: from left to right
+        block.is_causal = True  # the model reads new stories as it will write them: from left to right
     return history.losses[-1], model
 
 
-MEMORIZED = 0.3  # nats per token: half the entropy of the text and less
+MEMORIZED = 0.3  # nats per token: half the entropy of the text or less
 
 
 def one_batch_verdict(right: float, unlucky: Sequence[float]) -> str:
-    """Take the highest loss on the batch over the seeds, of models without a fault.
+    """Judge models without a fault by their highest loss on the batch over the seeds.
 
     confirmed: the loss of the model without a bug is below 0.3 nats under all four conditions, so a loss that stays
         high means a bug
@@ -132,7 +132,7 @@ def one_batch_verdict(right: float, unlucky: Sequence[float]) -> str:
     seeds=SEEDS,
 )
 def one_batch(size: Size) -> Measurement:
-    """Measure the loss on one batch: of a model without a fault under four conditions, and of five with one."""
+    """Measure the loss on one batch: for a model without a fault under four conditions, and for five with one."""
     steps, d_model = size.steps(ONE_BATCH_STEPS), size.width(32)
 
     def loss(rate: float, seed: int, fault: str = "none", steps: int = steps, d_model: int = d_model) -> float:
@@ -164,8 +164,9 @@ def one_batch(size: Size) -> Measurement:
 
 
 def moves(seed: int = 0, rate: float = 3e-3, one_batch: bool = False, steps: int = 100) -> list[float]:
-    """Return how far AdamW moves a parameter in each of the first steps, as a fraction of the learning rate: the median
-    over all. `moves_and_signs` gives the signs of the gradients as well.
+    """Return how far AdamW moves the median parameter in each of the first steps, as a fraction of the learning rate.
+
+    `moves_and_signs` also returns how often gradients change their sign.
     """
     return moves_and_signs(seed, rate, one_batch, steps)[0]
 
@@ -173,16 +174,16 @@ def moves(seed: int = 0, rate: float = 3e-3, one_batch: bool = False, steps: int
 def moves_and_signs(
     seed: int = 0, rate: float = 3e-3, one_batch: bool = False, steps: int = 100
 ) -> tuple[list[float], list[float]]:
-    """Return, for each of the first steps, the median move as a fraction of the learning rate, and the fraction of
-    gradients with another sign than in the step before (0 in the first).
+    """Return two numbers for each of the first steps: the median move as a fraction of the learning rate, and the
+    fraction of gradients whose sign differs from the step before (0 in the first step).
 
-    The rate is constant and nothing decays, so a move is rate · m/√v, whatever the gradient's size.
-    one_batch: the same rows in every step, so that no two batches can disagree.
+    The rate is constant and there is no weight decay, so a move is rate · m/√v, whatever the gradient's size.
+    one_batch: use the same rows in every step, so that no two batches differ.
     """
     model, batches = small_model(seed=seed), story_batches(16, seed)
     found: list[float] = []
     changed: list[float] = []
-    signs: Tensor | None = None  # of the gradients of the step before
+    signs: Tensor | None = None  # of the gradients in the step before
     rows = next(batches)
     optimizer = make_optimizer(model, weight_decay=0)
     for group in optimizer.param_groups:
@@ -203,15 +204,15 @@ def moves_and_signs(
     return found, changed
 
 
-AVERAGES = {"m": "exp_avg", "v": "exp_avg_sq"}  # AdamW's names for its averages: of the gradient, of its square
+AVERAGES = {"m": "exp_avg", "v": "exp_avg_sq"}  # AdamW's names for its averages of the gradient and of its square
 
 
 def outlier(clipped: bool, seed: int = 0, at: int = 60, after: int = 40, restored: str = "") -> list[float]:
-    """Return the held-out loss before a step whose gradient is a thousand times too long, right after it, and so many
+    """Return the held-out loss before a step whose gradient is a thousand times too long, right after it, and `after`
     steps later.
 
-    clipped: whether gradients longer than 1 are shortened to 1. restored: which of AdamW's averages is put back, after
-    that step, to its value before it: "", "m", "v" or "mv".
+    clipped: whether gradients longer than 1 are shortened to 1. restored: the averages of AdamW that are set back after
+    that step to their values before it: "", "m", "v" or "mv".
     """
     model, batches, found = small_model(seed=seed), story_batches(16, seed), []
     optimizer = make_optimizer(model)
@@ -235,13 +236,13 @@ def outlier(clipped: bool, seed: int = 0, at: int = 60, after: int = 40, restore
     return found
 
 
-PEAKS = {8: 0.05, 16: 0.04, 32: 0.02, 64: 0.01}  # the narrower, the higher: at one rate for all the small ones lag
+# Narrower models get higher rates. With the same rate for all, the small ones learn too slowly.
+PEAKS = {8: 0.05, 16: 0.04, 32: 0.02, 64: 0.01}
 ROWS = 16
 
 
 def train_at_scale(d_model: int, steps: int, seed: int = 0, peak: float | None = None) -> Run:
-    """Train a model of this width for so many steps of ROWS rows, at its own peak rate from PEAKS unless one is
-    given."""
+    """Train a model of this width for `steps` steps of ROWS rows, by default at its own peak rate from PEAKS."""
     model, warmup = small_model(d_model, seed=seed), min(30, steps // 5)
     train(model, story_batches(ROWS, seed), steps, peak=peak or PEAKS[d_model], warmup=warmup, progress=False)
     n = sum(parameter.numel() for parameter in model.parameters())
@@ -249,7 +250,7 @@ def train_at_scale(d_model: int, steps: int, seed: int = 0, peak: float | None =
 
 
 def scaling_verdict(straight: Sequence[float], entropy: float) -> str:
-    """Compare what a straight power law predicts for the shipped model with the entropy, in nats, for each seed.
+    """Compare a straight power law's prediction for the shipped model with the entropy, in nats, for each seed.
 
     by construction: on average no model's loss is below the entropy, and a straight power law falls below every number
         above 0, so the trend must level off; here it does so before the size of the shipped model
@@ -314,19 +315,19 @@ ALL_BUT_WEIGHTS = "everything but the weights"
 
 @cache
 def uninterrupted(seed: int, rate: float, steps: int) -> list[float]:
-    """Return the losses of so many steps that nothing interrupts."""
+    """Return the losses of a run without an interruption."""
     model, batches = small_model(seed=seed), story_batches(8, seed)
     return train(model, batches, steps, peak=rate, warmup=5, progress=False).losses
 
 
 def resumed(seed: int, lost: str = "nothing", rate: float = 5e-3, steps: int = 30) -> float:
-    """Return the largest difference between the losses of uninterrupted steps and those of a run that was stopped after
-    a third of them and resumed from a checkpoint, from which one of PIECES, or ALL_BUT_WEIGHTS, is lost."""
+    """Return the largest difference between the losses of an uninterrupted run and those of a run that stopped after a
+    third of the steps. It resumes from a checkpoint without one of PIECES, or without ALL_BUT_WEIGHTS."""
     return resumed_run(seed, lost, rate, steps)[0]
 
 
 def resumed_run(seed: int, lost: str, rate: float, steps: int) -> tuple[float, float]:
-    """Return the same difference, and the held-out loss at the end of the run that was resumed."""
+    """Return the same difference, and the held-out loss at the end of the resumed run."""
     third, steady = steps // 3, uninterrupted(seed, rate, steps)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "run.pt"
@@ -353,9 +354,9 @@ def resumed_run(seed: int, lost: str, rate: float, steps: int) -> tuple[float, f
         state, to_go = torch.load(file, weights_only=True), steps
         if lost in ("the optimizer's averages", ALL_BUT_WEIGHTS):
             state["optimizer"]["state"] = {}
-        if lost in ("the step number", ALL_BUT_WEIGHTS):  # the schedule begins anew, with its warm-up
+        if lost in ("the step number", ALL_BUT_WEIGHTS):  # the schedule starts again, with its warm-up
             state["history"], to_go = {name: [] for name in state["history"]}, steps - third
-        if lost in ("the generator's state", ALL_BUT_WEIGHTS):  # the batches begin anew
+        if lost in ("the generator's state", ALL_BUT_WEIGHTS):  # the batches start again
             state["generator"] = None
         torch.save(state, file)
         model = small_model(seed=seed + 100)
@@ -369,9 +370,9 @@ RESUME_RATES = (0.002, 0.005, 0.0125)
 
 
 def resume_verdict(whole: float, worse: Sequence[float]) -> str:
-    """Compare the held-out loss at the end of a run that was resumed without the optimizer's state with that of a run
-    resumed from the full checkpoint, for each learning rate (mean of the seeds). whole: the largest difference between
-    the losses of the latter and those of an uninterrupted run.
+    """Compare the held-out loss of two resumed runs at their end: without the optimizer's state, and from the full
+    checkpoint. There is one difference for each learning rate (mean of the seeds). whole: the largest difference
+    between the losses of the latter run and those of an uninterrupted run.
 
     confirmed: the loss is higher without the optimizer's state at every rate, and the full checkpoint changes nothing
     depends: it is higher at some rates only
@@ -383,7 +384,7 @@ def resume_verdict(whole: float, worse: Sequence[float]) -> str:
 
 
 def _signed(change: float) -> str:
-    """Return a change with its sign, rounded."""
+    """Return a rounded change with its sign, as text."""
     return f"{round(change, 2) + 0:+.2f}".replace("-", "−")
 
 
@@ -405,7 +406,7 @@ def _signed(change: float) -> str:
     seeds=SEEDS,
 )
 def resume(size: Size) -> Measurement:
-    """Measure what follows an interruption, from a whole checkpoint and from one that has lost a piece."""
+    """Measure how runs continue after an interruption, from a full checkpoint and from one without a piece."""
     steps = size.steps(30)
     arms = [(rate, seed) for rate in RESUME_RATES for seed in SEEDS]
     whole, without = ([resumed_run(seed, piece, rate, steps) for rate, seed in arms] for piece in PIECES[:2])
@@ -432,7 +433,8 @@ COPY_LETTERS, COPY_LENGTH, COPY_STEPS = 24, 10, 200
 
 
 class CopyBatches:
-    """Random letters, then the same once more: (inputs (B, 2n − 1), targets), only the second half to be predicted."""
+    """Yield random letters, followed by the same letters: (inputs (B, 2n − 1), targets). Only the second half is
+    predicted."""
 
     def __init__(self, batch_size: int = 32, seed: int = 0):
         self.batch_size, self.generator = batch_size, torch.Generator().manual_seed(seed)
@@ -444,16 +446,16 @@ class CopyBatches:
         letters = torch.randint(COPY_LETTERS, (self.batch_size, COPY_LENGTH), generator=self.generator)
         rows = torch.cat([letters, letters], dim=1)  # (B, 2n)
         targets = rows[:, 1:].clone()
-        targets[:, : COPY_LENGTH - 1] = IGNORED  # drawn at random: nothing could predict them
+        targets[:, : COPY_LENGTH - 1] = IGNORED  # random, so no model could predict them
         return rows[:, :-1], targets
 
 
 class FollowerBatches(CopyBatches):
-    """Random letters, each to be followed by the one that a fixed table names: nothing has to be found."""
+    """Yield random letters whose followers are given by a fixed table, so that the model has nothing to search for."""
 
     def __next__(self) -> tuple[Tensor, Tensor]:
         letters = torch.randint(COPY_LETTERS, (self.batch_size, 2 * COPY_LENGTH - 1), generator=self.generator)
-        return letters, (5 * letters + 7) % COPY_LETTERS  # 5 and 24 share no factor: the table is a permutation
+        return letters, (5 * letters + 7) % COPY_LETTERS  # a permutation, because 5 and 24 have no common factor
 
 
 def learn_to_copy(
@@ -464,8 +466,8 @@ def learn_to_copy(
     rate: float = 3e-3,
     d_model: int = 32,
 ) -> tuple[list[float], list[float]]:
-    """Return (loss in nats per letter of each step, share of right letters after every so many steps) of a training on
-    the task; the share is measured on letters of its own."""
+    """Train on the task. Return (loss in nats per letter of each step, fraction of correct letters every `every`
+    steps). The fraction is measured on separate letters."""
     torch.manual_seed(seed)
     model = DecoderOnly(
         TransformerConfig(vocab_size=COPY_LETTERS, d_model=d_model, n_heads=2, n_layers=2, max_seq_len=2 * COPY_LENGTH)
@@ -483,7 +485,8 @@ def learn_to_copy(
 
 
 def reached(right: Sequence[float], level: float, every: int = 4) -> int:
-    """Return the first step at which at least this share is right; the number of steps measured if there is none."""
+    """Return the first step at which at least the fraction `level` is correct, or the number of steps if there is
+    none."""
     return every * next((i for i, share in enumerate(right) if share >= level), len(right))
 
 
@@ -519,7 +522,7 @@ def jump_verdict(
     seeds=SEEDS,
 )
 def jump(size: Size) -> Measurement:
-    """Measure the steps at which a quarter and three quarters are right, for copying and for the fixed table."""
+    """Measure the steps at which a quarter and three quarters are correct, for copying and for the fixed table."""
     steps, d_model = size.steps(COPY_STEPS), size.width(32)
 
     def learned(rate: float, seed: int, task: type[CopyBatches]) -> tuple[float, list[float]]:

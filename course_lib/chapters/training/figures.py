@@ -1,4 +1,4 @@
-"""Figures of chapter 12: one step, the schedule, a loss on its way to the entropy, a jump, loss against size."""
+"""Figures of chapter 12: one step, the schedule, losses above the entropy, a jump, and loss against size."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,9 +18,10 @@ STEP_ARROWS = ("shift", "forward", "cross-entropy", "backward", "clip", "average
 def step_boxes(
     text: str, ids: tuple[int, ...], logits: tuple[int, ...], loss: float, gradient: float, weights: int, moved: float
 ) -> dict[str, str]:
-    """Return the name of each stage of a training step, and what its box says.
+    """Return the text of each box of a training step, by the name of its stage.
 
-    text: how the first row begins. ids, logits: their shapes. gradient: its length. moved: the median move of a weight.
+    text: the beginning of the first row. ids, logits: their shapes. gradient: its length. moved: the median move of a
+    weight.
     """
     rows, width = ids[0], ids[1] - 1
     numbers = f"{weights:,} numbers"
@@ -37,9 +38,9 @@ def step_boxes(
 
 
 def one_step(boxes: Sequence[tuple[str, str]], arrows: Sequence[str], title: str) -> Figure:
-    """Draw one training step as a circle of eight boxes: four to the right, four back, and round again.
+    """Draw one training step as a circle of eight boxes: four to the right, four back, and around again.
 
-    boxes: the name of a stage and the numbers that it holds. arrows: what is done from each box to the next, eight.
+    boxes: the name of a stage and its numbers. arrows: eight, the operation from each box to the next.
     """
     figure, axes = new_figure(WIDE, 4.3)
     axes.set(xlim=(-0.05, 12.05), ylim=(0, 5.9), xticks=[], yticks=[])
@@ -79,7 +80,7 @@ def one_step(boxes: Sequence[tuple[str, str]], arrows: Sequence[str], title: str
 
 @dataclass
 class Schedule(Drawing):
-    """The learning rate over the steps; the warm-up is shaded, one step and its rate are marked.
+    """Draw the learning rate over the steps, with the warm-up shaded and one step and its rate marked.
 
     highest: upper end of the axis. expected: rates to compare with, dashed."""
 
@@ -119,9 +120,10 @@ class Schedule(Drawing):
 
 @dataclass
 class LossCurve(Drawing):
-    """Loss on new text over the training steps, between guessing (ln V) and the entropy that nothing can beat.
+    """Draw the loss on new text over the training steps, between guessing (ln V) and the entropy, which no model can
+    beat.
 
-    batch_losses: the loss of each step on its own batch, drawn behind the curve."""
+    batch_losses: the loss of each step on its own batch, behind the curve."""
 
     steps: Sequence[int]
     losses: Sequence[float]
@@ -167,8 +169,9 @@ loss_curve = as_function(LossCurve)
 
 
 def long_run(steps: Sequence[int], losses: Sequence[float], entropy: float, final: float, total: int) -> Figure:
-    """Draw the training loss of a long run, both axes logarithmic, above the entropy. final: loss on new stories after
-    all `total` steps."""
+    """Draw the training loss of a long run above the entropy, with both axes logarithmic.
+
+    final: loss on new stories after all `total` steps."""
     figure, axes = new_figure(WIDE, 3.6)
     axes.set_xscale("log")
     axes.plot(steps, losses, color=BLUE, linewidth=1.8)
@@ -221,10 +224,10 @@ def moves(shares: Mapping[str, Sequence[float]]) -> Figure:
 
 
 def schedules(every: int, runs: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Figure:
-    """Draw the learning rate over the steps at the left, and the loss on new stories at the right.
+    """Draw the learning rate over the steps on the left, and the loss on new stories on the right.
 
-    every: steps from one figure to the next. runs: name -> (rates, losses), both from step 0, the runs of one peak in
-    pairs: constant, then decayed."""
+    every: steps from one value to the next. runs: name -> (rates, losses), both from step 0. The two runs of each peak
+    follow each other: constant, then decayed."""
     figure, (left, right) = new_panels(WIDE, 3.6, columns=2, width_ratios=(1, 1.4))
     for i, (name, (rates, losses)) in enumerate(runs.items()):
         line: dict[str, Any] = {"linestyle": "--" if i % 2 else "-", "color": COLOURS[i // 2], "linewidth": 1.8}
@@ -244,9 +247,9 @@ def schedules(every: int, runs: Mapping[str, tuple[Sequence[float], Sequence[flo
 
 
 def sweep(lines: Mapping[str, Mapping[float, Sequence[float | None]]], entropy: float, title: str) -> Figure:
-    """Draw the loss over the peak rate: the mean of the seeds as a line, each seed as a dot, the lowest mean ringed.
+    """Draw the loss over the peak rate: the mean of the seeds as a line, each seed as a dot, a ring at the lowest mean.
 
-    lines: name -> peak rate -> the losses of the seeds, None where one diverged."""
+    lines: name -> peak rate -> the losses of the seeds, None if a run diverged."""
     figure, axes = new_figure(WIDE, 3.9)
     axes.set(xscale="log", yscale="log", xlabel="peak learning rate", ylabel="loss on new stories (nats)")
     for (name, losses), colour, style in zip(lines.items(), COLOURS, ("-", "--", ":", "-.")):
@@ -270,10 +273,10 @@ def sweep(lines: Mapping[str, Mapping[float, Sequence[float | None]]], entropy: 
 
 @dataclass
 class Abilities(Drawing):
-    """The loss over the steps with one step marked, and what the model can do at that step.
+    """Draw the loss over the steps with one step marked, and the model's abilities at that step.
 
-    steps, losses: where the model was probed. right: ability -> the share of right words at each of steps. at: which
-    of steps is shown. title: stands in place of the loss at that step."""
+    steps, losses: the steps at which the model was tested. right: ability -> the fraction of correct words at each
+    step. at: the index of the marked step. title: a text in place of the loss at that step."""
 
     steps: Sequence[int]
     losses: Sequence[float]
@@ -332,11 +335,12 @@ def above_entropy(
     floor: float,
     title: str,
 ) -> Figure:
-    """Draw the part of the loss above the floor over the tokens, both axes logarithmic.
+    """Draw the part of the loss above the floor over the tokens, with both axes logarithmic.
 
     Args:
-        widths: name of a width -> (tokens, loss) of each of its runs. lines: the same name -> the same, by the law.
-        others: runs that the law was not fitted to: a star for the measured loss, a cross for the predicted one.
+        widths: name of a width -> (tokens, loss) of each of its runs.
+        lines: name of a width -> (tokens, loss) by the law.
+        others: runs to which the law was not fitted; a star is the measured loss, a cross the predicted one.
     """
     figure, axes = new_figure(WIDE, 4.3)
     axes.set(xscale="log", yscale="log", xlabel="training tokens", ylabel="loss − entropy (nats per token)")
@@ -370,11 +374,13 @@ def best_sizes(
     equal: Sequence[Sequence[tuple[float, float]]],
     title: str,
 ) -> Figure:
-    """Draw the plane of parameters and tokens with the law's lines of equal loss, and the best use of compute.
+    """Draw parameters over tokens with the law's lines of equal loss, and the best use of compute.
 
     Args:
-        runs: (parameters, tokens) of what was trained. grid: parameters (n), tokens (m), loss above the floor (n, m).
-        best: (parameters, tokens) with the lowest loss, for growing compute. equal: lines of equal compute.
+        runs: (parameters, tokens) of the trained models.
+        grid: parameters (n), tokens (m), loss above the floor (n, m).
+        best: (parameters, tokens) with the lowest loss, for increasing compute.
+        equal: lines of equal compute.
     """
     figure, axes = new_figure(WIDE, 4.3)
     sizes, tokens, losses = grid
@@ -399,8 +405,8 @@ def letters(
 ) -> Figure:
     """Draw the losses of runs on letters: on the training letters (thin) and on held-out letters.
 
-    every: steps from one figure to the next. runs: name -> (losses on its own text, losses on held-out text).
-    counting: what two counts of letters give on held-out text, by a name, the higher loss first."""
+    every: steps from one value to the next. runs: name -> (losses on its own text, losses on held-out text).
+    counting: name -> the held-out loss of one of two tables of counts, the higher loss first."""
     figure, axes = new_figure(WIDE, 4.0)
     for (name, (own, held_out)), colour in zip(runs.items(), COLOURS):
         steps = [every * i for i in range(len(own))]

@@ -1,4 +1,4 @@
-"""What answers of chapter 12 are given that is no plain data, and how they are used: see `grading/fixtures.py`."""
+"""How the tests of chapter 12 build arguments that are not plain data, and use an answer: see `grading/fixtures.py`."""
 
 import contextlib
 
@@ -9,7 +9,7 @@ from course_lib.grading.judge.values import plain
 
 
 def with_gradients(values: list[Tensor], gradients: list[Tensor | None]) -> list[nn.Parameter]:
-    """Return parameters that have their gradients already."""
+    """Return parameters that already have their gradients."""
     parameters = [nn.Parameter(value) for value in values]
     for parameter, gradient in zip(parameters, gradients):
         parameter.grad = gradient
@@ -19,8 +19,8 @@ def with_gradients(values: list[Tensor], gradients: list[Tensor | None]) -> list
 def batches_read(answer, ids, batch_size, T, generator):
     """Return many batches, and the first twenty again from the same state of the generator.
 
-    -> by name: inputs and targets (calls, B, T), again (20, B, T); or their shapes in words, or what came
-    that is no batch.
+    The result has, by name, inputs and targets (calls, B, T), and again (20, B, T). If these are not batches, it has
+    their shapes in words, or the answer's result.
     """
     again = generator.clone_state()
 
@@ -28,10 +28,10 @@ def batches_read(answer, ids, batch_size, T, generator):
         batch = plain(answer(ids, batch_size, T, rng))
         if isinstance(batch, (tuple, list)) and all(isinstance(part, list) for part in batch):
             with contextlib.suppress(TypeError, ValueError, RuntimeError):
-                return tuple(map(torch.tensor, batch))  # lists of ids are welcome
+                return tuple(map(torch.tensor, batch))  # lists of ids are allowed
         return batch
 
-    calls = 40 if len(ids) == T + 1 else min(600, max(40, 2000 // batch_size))  # one place: nothing to count
+    calls = 40 if len(ids) == T + 1 else min(600, max(40, 2000 // batch_size))  # one position: nothing to count
     batches = [batch_from(generator) for _ in range(calls)]
     for batch in batches:
         if not isinstance(batch, (tuple, list)) or len(batch) != 2 or not all(isinstance(x, Tensor) for x in batch):
@@ -44,23 +44,23 @@ def batches_read(answer, ids, batch_size, T, generator):
 
 
 def steps_taken(answer, model, ids, targets, optimizer, max_norm, leftover=0.0, steps=1):
-    """Return training steps: (what the answer returns, a list for several steps; how far all of them moved each
-    parameter).
+    """Return training steps: (the answer's result, a list for several steps; how far all steps moved each parameter).
 
-    optimizer: the name of one of torch's, and its settings. leftover: gradients that lie about before the first step.
+    optimizer: the name of one of torch's optimizers, and its settings. leftover: gradients that exist before the first
+    step.
     """
     return _stepped(lambda made: answer(model, ids, targets, made, max_norm), model, optimizer, leftover, steps)
 
 
 def steps_accumulated(answer, model, micro_batches, optimizer, max_norm, leftover=0.0, steps=1):
-    """Return what steps_taken does, and the most tokens whose computation was kept at once for a backward pass."""
+    """Return the result of steps_taken, and the most tokens whose graph was kept at one time for a backward pass."""
     waiting, most = [0], [0]
 
     def forward(_, given, found):
         tokens = given[0].numel()
         waiting[0] += tokens
         most[0] = max(most[0], waiting[0])
-        logits = found[0] if isinstance(found, tuple) else found  # whose loss may also be the answer's own
+        logits = found[0] if isinstance(found, tuple) else found  # the answer may compute its own loss from them
         if logits.requires_grad:
             logits.register_hook(lambda _: waiting.__setitem__(0, waiting[0] - tokens))
 
@@ -86,15 +86,16 @@ def _stepped(step, model, optimizer, leftover, steps):
 
 
 def clipped(answer, parameters, max_norm, once=False):
-    """Return (what the answer returns, the gradients afterwards, the values afterwards). once: as a generator, to be
-    walked once."""
+    """Return (the answer's result, the gradients afterwards, the values afterwards).
+
+    once: pass the parameters as a generator, which can be read only once."""
     norm = answer(iter(parameters) if once else parameters, max_norm)
     return norm, [parameter.grad for parameter in parameters], [parameter.detach() for parameter in parameters]
 
 
 def memorized(answer, model, ids, targets, steps):
-    """Return a training on one batch. -> the losses reported, and the weights after it; or what was reported
-    instead."""
+    """Return the result of training on one batch: the reported losses and the weights after it, or the answer's result
+    if it has another form."""
     losses = answer(model, ids, targets, steps)
     try:
         reported = torch.as_tensor(losses, dtype=torch.float64).detach()

@@ -1,4 +1,4 @@
-"""Chapter 12's law of loss over size and tokens, and the recorded runs that it is fitted to."""
+"""Chapter 12's law of loss over size and tokens, and the recorded runs to which it is fitted."""
 
 import math
 import statistics
@@ -16,17 +16,17 @@ from course_lib.pretrained import shipped_figures
 from course_lib.tinytown import Tinytown
 
 RECORD = ASSETS / "training.json"
-SCALES = (8, 16, 32)  # d_model: the models that a law is fitted to
+SCALES = (8, 16, 32)  # d_model of the models to which a law is fitted
 
 
 def recorded(name: str) -> Any:
-    """Return one of the records that `records.py` trains, as it is kept."""
+    """Return one of the records that `records.py` writes."""
     return read_json(RECORD)[name]
 
 
 @dataclass(frozen=True)
 class Run:
-    """A trained model: how large, on how many tokens, and its held-out loss in nats per token."""
+    """Hold the size of a trained model, its number of training tokens, and its held-out loss in nats per token."""
 
     parameters: int
     tokens: int
@@ -34,9 +34,9 @@ class Run:
 
 
 def law_runs(seed: int | None = None) -> tuple[list[Run], list[Run], float]:
-    """Return the recorded runs that a law is fitted to, those that it has to predict, and the grammar's own loss.
+    """Return the recorded runs to which a law is fitted, those that it has to predict, and the grammar's own loss.
 
-    seed: only the runs of this seed.
+    seed: use only the runs of this seed.
     """
     record = recorded("scaling")
     runs: dict[bool, list[Run]] = {True: [], False: []}
@@ -49,7 +49,8 @@ def law_runs(seed: int | None = None) -> tuple[list[Run], list[Run], float]:
 
 @cache
 def shipped_run() -> Run:
-    """Return the model that ships with the course: a hundred times as many tokens as the small ones saw, on average."""
+    """Return the model that ships with the course. It saw a hundred times as many tokens as the small ones on
+    average."""
     kept, config = shipped_figures("tinytown"), preset("tinytown")
     recipe = kept["recipe"]
     tokens = recipe["steps"] * recipe["batch_size"] * config.max_seq_len
@@ -58,9 +59,10 @@ def shipped_run() -> Run:
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """loss = floor + A · parameters^−a + B · tokens^−b: with the entropy as the floor, or with none (0).
+    """A power law: loss = floor + A · parameters^−a + B · tokens^−b. The floor is the entropy, or 0 for a law without
+    one.
 
-    Source: Hoffmann et al. 2022, eq. 2. There the floor is fitted as well; here it is known.
+    Source: Hoffmann et al. 2022, eq. 2. They also fit the floor; here it is known.
     """
 
     A: float
@@ -71,17 +73,17 @@ class PowerLaw:
 
     @staticmethod
     def fitted(runs: Sequence[Run], floor: float) -> "PowerLaw":
-        """Return the law with the smallest mean square of relative errors of what lies above the floor: exponents by
-        trying, A and B by least squares."""
+        """Return the law with the smallest mean square of relative errors in the loss above the floor. The exponents
+        are found by trying, A and B by least squares."""
         parameters, tokens, losses = torch.tensor(
             [[run.parameters, run.tokens, run.loss] for run in runs], dtype=torch.float64
         ).T
         exponents = torch.arange(1, 251, dtype=torch.float64) / 100  # (E,)
-        # Relative errors: each fraction divided by what it has to explain; the two together should make 1.
+        # Relative errors: each term is divided by the loss above the floor, so the two should add up to 1.
         columns = [sizes[:, None] ** -exponents / (losses - floor)[:, None] for sizes in (parameters, tokens)]
         lengths = [column.norm(dim=0) for column in columns]  # (E,) each
         x, y = (column / length for column, length in zip(columns, lengths))  # (runs, E) of unit length
-        together = x.T @ y  # (E, E): a down, b across
+        together = x.T @ y  # (E, E): one exponent down, the other across
         to_x, to_y = x.sum(dim=0)[:, None], y.sum(dim=0)[None]
         apart = 1 - together**2
         along_x, along_y = (to_x - together * to_y) / apart, (to_y - together * to_x) / apart  # least squares of two
@@ -108,7 +110,7 @@ class PowerLaw:
 
 @dataclass(frozen=True)
 class Predicted:
-    """A model that a law was not fitted to: its loss, and what the law says it is."""
+    """Hold a model to which a law was not fitted, with its loss and the law's prediction."""
 
     name: str
     parameters: int
@@ -120,8 +122,8 @@ class Predicted:
 def unseen(law: PowerLaw) -> list[Predicted]:
     """Return the two models that the law has not seen: one of 64 features, and the one that ships with the course.
 
-    The second was measured on other stories than the runs, so its loss is moved to the floor of the law: what it is
-    above the entropy stays as it is.
+    The second was measured on other stories than the runs. So its loss is moved to the law's floor, and its difference
+    from the entropy stays the same.
     """
     _, same, _ = law_runs()
     wider = Run(same[0].parameters, same[0].tokens, statistics.fmean(run.loss for run in same))
@@ -146,6 +148,6 @@ Plane = tuple[list[float], list[float], list[list[float]]]
 
 
 def plane(law: PowerLaw) -> Plane:
-    """Return parameters (n), tokens (m), and what the law says for each pair, above its floor (n, m): for a map."""
+    """Return parameters (n), tokens (m), and the law's prediction for each pair above its floor (n, m), for a map."""
     sizes, tokens = ([10 ** (low + i / 12) for i in range(12 * 4)] for low in (3, 4.5))
     return sizes, tokens, [[law(n, t) - law.floor for t in tokens] for n in sizes]

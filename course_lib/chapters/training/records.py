@@ -37,7 +37,7 @@ from course_lib.training import TrainingDiverged, learning_rate, train
 Bar = Callable[[Iterable], Iterable]
 
 
-# ------------------------------------------------------------------------------------------------- the rate, by itself
+# --------------------------------------------------------------------------------------------- the learning rate alone
 RATES = (0.005, 0.01, 0.02, 0.04, 0.08)
 SWEEP_STEPS, WARMUP = 300, 30
 SHAPES = ("decayed", "decayed, no warm-up", "constant")
@@ -46,7 +46,8 @@ SHAPES = ("decayed", "decayed, no warm-up", "constant")
 def swept(rate: float, shape: str, seed: int, on_step: Callable[[int, nn.Module], None] | None = None) -> float | None:
     """Return the held-out loss of a model of 32 features after SWEEP_STEPS at this peak rate; None if it diverged.
 
-    shape: one of SHAPES, "decayed" along the cosine or "constant" to the end, both after a warm-up unless it says none.
+    shape: one of SHAPES. The rate is "decayed" along the cosine or "constant" to the end, after a warm-up unless the
+    shape says there is none.
     on_step: called with each step and the model, as by `train`.
     """
     model, warmup = small_model(seed=seed), 0 if "no warm-up" in shape else WARMUP
@@ -59,7 +60,8 @@ def swept(rate: float, shape: str, seed: int, on_step: Callable[[int, nn.Module]
 
 
 def record_sweep(bar: Bar) -> Iterator[dict[str, Any]]:
-    """Every rate with and without a warm-up; without a fall two of them: shape -> rate -> the losses of the seeds."""
+    """Train at every rate with and without a warm-up, and two rates without decay: shape -> rate -> losses of the
+    seeds."""
     runs = [(shape, rate, seed) for rate in RATES for shape in SHAPES[:2] for seed in SEEDS]
     runs += [(SHAPES[2], rate, seed) for rate in (0.005, 0.02) for seed in SEEDS]
     found: dict[str, dict[str, list[float | None]]] = {shape: defaultdict(list) for shape in SHAPES}
@@ -70,7 +72,7 @@ def record_sweep(bar: Bar) -> Iterator[dict[str, Any]]:
 
 
 def recorded_sweep(shape: str) -> dict[float, list[float | None]]:
-    """Return the recorded losses of a shape: peak rate -> one of each seed, None where it diverged."""
+    """Return the recorded losses of a shape: peak rate -> one for each seed, None if it diverged."""
     return {float(rate): losses for rate, losses in recorded("sweep")[shape].items()}
 
 
@@ -84,7 +86,8 @@ FOUR = {  # name of a run -> its peak rate and its shape
 
 
 def record_curves(bar: Bar) -> Iterator[dict[str, list[float]]]:
-    """The four runs that compare constant with decayed rates, seed 0: the held-out loss every CURVE_EVERY steps."""
+    """Train the four runs that compare constant with decayed rates, seed 0: the held-out loss every CURVE_EVERY
+    steps."""
     found: dict[str, list[float]] = {name: [] for name in FOUR}
     for name, (rate, shape) in bar(FOUR.items()):
 
@@ -112,7 +115,7 @@ WIDTHS, WIDTH_RATES, WIDTH_STEPS = (8, 32), (0.005, 0.01, 0.02, 0.04, 0.08, 0.16
 
 
 def record_widths(bar: Bar) -> Iterator[dict[str, Any]]:
-    """Two widths at every rate: width -> rate -> the losses of the seeds, None where one diverged."""
+    """Train two widths at every rate: width -> rate -> the losses of the seeds, None if a run diverged."""
     found: dict[str, dict[str, list[float | None]]] = {str(width): defaultdict(list) for width in WIDTHS}
     for width, rate, seed in bar([(width, rate, seed) for width in WIDTHS for rate in WIDTH_RATES for seed in SEEDS]):
         try:
@@ -124,7 +127,7 @@ def record_widths(bar: Bar) -> Iterator[dict[str, Any]]:
 
 
 def recorded_widths() -> dict[int, dict[float, list[float | None]]]:
-    """Return the recorded losses of each width: width -> peak rate -> one of each seed, None where it diverged."""
+    """Return the recorded losses of each width: width -> peak rate -> one for each seed, None if it diverged."""
     return {
         int(width): {float(rate): losses for rate, losses in rates.items()}
         for width, rates in recorded("widths").items()
@@ -132,12 +135,12 @@ def recorded_widths() -> dict[int, dict[float, list[float | None]]]:
 
 
 BUDGETS = (100, 200, 400, 800)  # steps of ROWS rows
-PREDICTED = (64, 1600)  # d_model and steps: wider and longer than what the law is fitted to
+PREDICTED = (64, 1600)  # d_model and steps: wider and longer than the runs to which the law is fitted
 LAW_STORIES, LAW_SEEDS = 400, (0, 1, 2)
 
 
 def scaled(d_model: int, steps: int, seed: int = 0) -> Run:
-    """Train a model of this width for so many steps of its own schedule, at its own peak rate."""
+    """Train a model of this width for this many steps of its own schedule, at its own peak rate."""
     model, warmup = small_model(d_model, seed=seed), min(WARMUP, steps // 5)
     train(model, story_batches(ROWS, seed), steps, PEAKS[d_model], warmup, progress=False)
     parameters = sum(weight.numel() for weight in model.parameters())
@@ -145,7 +148,8 @@ def scaled(d_model: int, steps: int, seed: int = 0) -> Run:
 
 
 def record_scaling(bar: Bar) -> Iterator[dict[str, Any]]:
-    """Every width at every budget, the run that the law has to predict, and what the grammar pays for the stories."""
+    """Train every width for every budget and the run that the law predicts; add the grammar's own loss on the
+    stories."""
     town = Tinytown(HELD_OUT_SEED)
     stories = town.sample(LAW_STORIES)
     tokens = sum(len(WordTokenizer().encode(story)) - 1 for story in stories)
@@ -193,7 +197,7 @@ ABILITIES = ("capitals", "who bit whom", "it: the animal", "it: the thing", "rep
 
 
 class AbilityProbe:
-    """Held-out stories with the positions where one right word shows an ability.
+    """Hold held-out stories with the positions where a correct word shows an ability.
 
     Fields: inputs (N, T), targets (N, T); places, for each of ABILITIES the rows and positions (2, cases).
     """
@@ -220,7 +224,8 @@ class AbilityProbe:
         self.places = {name: torch.tensor(places).T for name, places in found.items()}
 
     def __call__(self, model: nn.Module) -> tuple[float, dict[str, float], dict[str, float]]:
-        """Return (loss in nats per token, share of right words, mean probability of the right word) per ability."""
+        """Return the loss in nats per token and, for each ability, the fraction of correct words and their mean
+        probability."""
         with evaluating(model):
             logits = model(self.inputs)  # (N, T, V)
         loss = nn.functional.cross_entropy(logits.transpose(1, 2), self.targets, ignore_index=IGNORED).item()
@@ -240,7 +245,7 @@ def half_correct(name: str, seed: int) -> int | str:
 
 
 def record_abilities(bar: Bar) -> Iterator[dict[str, Any]]:
-    """A model of 64 features, probed WATCHED times on its way, three seeds."""
+    """Train a model of 64 features with three seeds, and test it WATCHED times during training."""
     probe = AbilityProbe()
     found: dict[str, Any] = {"steps": WATCHED, "cases": {n: places.shape[1] for n, places in probe.places.items()}}
     for seed in bar(SEEDS):
@@ -263,12 +268,13 @@ def record_abilities(bar: Bar) -> Iterator[dict[str, Any]]:
 # -------------------------------------------------------------------------------------------------------- real letters
 LETTER_STEPS, LETTER_ROWS, LETTER_ROW, LETTERS_EVERY = 1000, 16, 64, 50
 EXCERPT = 20_000  # letters
-LONGEST_COUNT = 3  # letters before the one that is counted
+LONGEST_COUNT = 3  # most letters before the one that is counted
 
 
 @cache
 def letters() -> tuple[Tensor, Tensor, int]:
-    """Return Tiny Shakespeare's letters as ids (N,), to train on and held out (the last tenth), and how many kinds."""
+    """Return Tiny Shakespeare's letters as ids (N,), for training and held out (the last tenth), and the number of
+    kinds."""
     text = load_text("tinyshakespeare")
     kinds = {letter: i for i, letter in enumerate(sorted(set(text)))}
     ids = torch.tensor([kinds[letter] for letter in text])
@@ -304,7 +310,8 @@ def train_on_letters(n_letters: int | None = None, steps: int = LETTER_STEPS, se
 
 
 def letters_by_counting() -> dict[str, float]:
-    """Return the held-out loss in nats per letter of counts: of letters alone, and after one, two and three letters."""
+    """Return the held-out loss in nats per letter for counts: of single letters, and after one, two and three
+    letters."""
     own, others, kinds = letters()
     found = {}
     for before in range(LONGEST_COUNT + 1):
@@ -322,7 +329,7 @@ def letters_by_counting() -> dict[str, float]:
 
 
 def record_shakespeare(bar: Bar) -> Iterator[dict[str, Any]]:
-    """A model trained on the whole text, and one on a small part of it; and what counting reaches."""
+    """Train a model on the full text and one on a small part of it; add the losses from counting."""
     found: dict[str, Any] = {"by_counting": letters_by_counting()}
     for name, n_letters in bar([("all", None), ("excerpt", EXCERPT)]):
         found[name] = train_on_letters(n_letters)
@@ -330,7 +337,7 @@ def record_shakespeare(bar: Bar) -> Iterator[dict[str, Any]]:
 
 
 # ---------------------------------------------------------------------------------------------------------- the record
-# Name -> what trains it, with more after each run, and what it is.
+# Name -> the function that trains it and yields the record after each run, and a description.
 RECORDS: dict[str, tuple[Callable[[Bar], Iterator[Any]], str]] = {
     "sweep": (record_sweep, "five learning rates, with and without warm-up, three seeds: about two minutes"),
     "curves": (record_curves, "four of these runs while they train, one seed: about half a minute"),
@@ -342,7 +349,7 @@ RECORDS: dict[str, tuple[Callable[[Bar], Iterator[Any]], str]] = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Train the runs of the records that are named, and print or keep what they gave."""
+    """Train the runs of the named records, and print the results or write them to the file."""
     parser = argparse.ArgumentParser(
         prog="python -m course_lib.chapters.training.records",
         description="Trains the recorded runs of chapter 12 again, on one thread. Times are for a laptop.",
@@ -359,7 +366,7 @@ def main(argv: list[str] | None = None) -> int:
             return tqdm(list(runs), desc=name, unit="run")
 
         for found in RECORDS[name][0](bar):
-            if arguments.record:  # after every run: one that is interrupted has not been in vain
+            if arguments.record:  # after every run, so that an interruption does not lose the earlier ones
                 save_json(RECORD, (read_json(RECORD) if RECORD.exists() else {}) | {name: found})
         if not arguments.record:
             print(f"{name}, here and as recorded:\n{found}\n{recorded(name)}")

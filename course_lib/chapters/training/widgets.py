@@ -1,4 +1,4 @@
-"""Live figures of chapter 12: the schedule under sliders, and a loss curve that grows while a model is trained."""
+"""Live figures of chapter 12: the schedule with sliders, and a loss curve that grows during training."""
 
 import html
 import math
@@ -17,17 +17,17 @@ from course_lib.live.page import publish
 from course_lib.tinytown import Tinytown, WordTokenizer
 from course_lib.training import learning_rate, make_optimizer
 
-# The web edition records these figures: call -> the control that its slider walks through.
+# The web edition records these figures: call -> the control whose values it records one by one.
 RECORDED = {"schedule_sliders": "warmup", "ability_slider": "at"}
 
 HIGHEST = 0.01
 
 
 def schedule_sliders() -> LiveFigure:
-    """Show peak, warm-up, length and floor of the schedule; one step of it is read off."""
+    """Show sliders for the peak, warm-up, length and floor of the schedule, and its value at one step."""
 
     def rates(peak, warmup, total, floor):
-        """Return (the steps that are drawn, the rate at each): no more than 300, the last one among them."""
+        """Return (the drawn steps, the rate at each): at most 300 steps, including the last one."""
         steps = sorted({*range(0, total + 1, max(1, total // 200)), warmup, total})
         return steps, [learning_rate(step, peak, warmup, total, floor * peak) for step in steps]
 
@@ -65,7 +65,7 @@ def schedule_sliders() -> LiveFigure:
 
 
 def ability_slider(seed: int = 0) -> LiveFigure:
-    """Show what a recorded training could do at each step, beside its loss; the seed is one of the record's."""
+    """Show the abilities of a recorded training run at each step, next to its loss; the seed is one of the record's."""
     record, entropy = recorded("abilities"), Tinytown().entropy()
     steps, run = record["steps"], record[f"seed {seed}"]
 
@@ -82,12 +82,13 @@ def ability_slider(seed: int = 0) -> LiveFigure:
 
 
 class LiveCurve(widgets.VBox):
-    """A loss curve and a progress bar that grow while a model is trained: show them, then call `add(step, loss)` from
+    """Show a loss curve and a progress bar that grow during training: show them, then call `add(step, loss)` from
     `on_step`.
 
     Args:
-        entropy: nats per token that no model can go below. guessing: ln V, where an untrained model starts.
-        total: steps of the training.
+        entropy: the loss in nats per token that no model can beat.
+        guessing: ln V, where an untrained model starts.
+        total: steps of the training run.
     """
 
     def __init__(self, entropy: float, guessing: float, total: int):
@@ -104,7 +105,7 @@ class LiveCurve(widgets.VBox):
         super().__init__([self._image, self._bar, self._caption])
 
     def add(self, step: int, loss: float) -> None:
-        """Add one more point, drawn at once."""
+        """Add one point, and draw it at once."""
         self.steps.append(step)
         self.losses.append(loss)
         self.drawing.update(steps=self.steps, losses=self.losses)
@@ -114,12 +115,12 @@ class LiveCurve(widgets.VBox):
 
     @property
     def figure(self) -> Figure:
-        """Return the figure, the same one at every step."""
+        """Return the figure, which is the same object at every step."""
         return self.drawing.figure
 
     @property
     def text(self) -> str:
-        """Return what the curve shows now, for readers who do not see it."""
+        """Return what the curve shows now in words, for readers who do not see it."""
         return self.drawing.headline.get_text()
 
     def _write(self) -> None:
@@ -140,10 +141,10 @@ class LiveCurve(widgets.VBox):
 
 # ---------------------------------------------------------------------------------- the learner's own schedule and step
 def schedule_explorer(function: Callable) -> LiveFigure:
-    """Show your `learning_rate(step, peak, warmup, total, floor)` as the line, the library's dashed behind it."""
+    """Show your `learning_rate(step, peak, warmup, total, floor)` as a line, with the library's behind it, dashed."""
 
     def measure(peak, warmup, total, floor, at):
-        """Return (steps, your rates, right rates, the step that is read, your rate there, what went wrong)."""
+        """Return (steps, your rates, correct rates, the marked step, your rate there, what went wrong)."""
         warmup, read = min(warmup, total - 1), round(at * total / 100)
         steps = sorted({*range(0, total + 1, max(1, total // 200)), warmup, total, read})
         right = [learning_rate(step, peak, warmup, total, floor * peak) for step in steps]
@@ -190,7 +191,7 @@ def step_explorer(function: Callable) -> LiveFigure:
     trained: dict[tuple, tuple] = {}
 
     def measure(rate, max_norm):
-        """Return (steps measured, losses on new stories, losses that your function returned, what went wrong)."""
+        """Return (measured steps, losses on new stories, losses that your function returned, what went wrong)."""
         if (rate, max_norm) not in trained:
             model, batches = training.small_model(d_model=16), training.story_batches(8)
             optimizer = make_optimizer(model)
@@ -239,12 +240,12 @@ def step_explorer(function: Callable) -> LiveFigure:
 
 
 def _at(step: int, said: str) -> str:
-    """Return what went wrong, and at which step; nothing if nothing did."""
+    """Return what went wrong and at which step, or an empty text."""
     return f"At step {step}: {said}" if said and said != UNWRITTEN else said
 
 
 def _number(function: Callable, *args) -> tuple[float, str]:
-    """Return (what the learner's function gives, "") or (NaN, what happened instead)."""
+    """Return (the result of the learner's function, "") or (NaN, what happened instead)."""
     try:
         value = function(*args)
     except Exception as error:

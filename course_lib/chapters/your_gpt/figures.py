@@ -1,4 +1,4 @@
-"""Figures of chapter 17: how far apart two models are, tensor by tensor, and the ladder with your own model on it."""
+"""Figures of chapter 17: how far apart two models are, tensor by tensor, and the ladder with your own model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,14 +11,15 @@ from course_lib.ladder.rungs import RUNGS, Height, Rung, Shape, recorded
 from course_lib.live.drawing import Drawing, fix_layout, headline, new_figure
 from course_lib.live.palette import BLUE, FONT, GREY, INK, ORANGE, WIDE
 
-LOWEST = 1e-8  # what is equal is drawn here: a logarithmic axis has no 0
+LOWEST = 1e-8  # equal tensors are drawn here, because a logarithmic axis has no 0
 
 
 @dataclass
 class Differences(Drawing):
-    """Largest difference of each tensor, in the order of the computation; the one that the function names is marked.
+    """Draw the largest difference of each tensor, in the order of the computation, and mark the one that the function
+    returned.
 
-    names: of the tensors. largest: (N,), one figure per tensor. found: the name that the function returned, or None.
+    names: of the tensors. largest: (N,), one value per tensor. found: the name that the function returned, or None.
     """
 
     names: Sequence[str]
@@ -51,7 +52,7 @@ class Differences(Drawing):
 
 
 def ladder_with_yours(yours: Mapping[str, Height]) -> tuple[Figure, str]:
-    """Return the recorded ladder with further rungs, name and height of each, and the same in words."""
+    """Return the recorded ladder with further rungs, name -> height, and the same in words."""
     own = {
         f"yours {i}": Rung(f"yours {i}", "your_gpt", label, Shape(n_layers=4, causal=True), (), 0)
         for i, label in enumerate(yours)
@@ -66,8 +67,8 @@ def ladder_with_yours(yours: Mapping[str, Height]) -> tuple[Figure, str]:
 
 
 def letters_curve(losses: Sequence[float], held_out: float, guessing: float, every: int = 25) -> Figure:
-    """Draw the loss per letter over the steps, each a mean of so many steps, between guessing and the final loss on
-    held-out letters."""
+    """Draw the loss per letter over the steps, between guessing and the final loss on held-out letters. Each point is
+    the mean of `every` steps."""
     figure, axes = new_figure(WIDE, 3.3)
     steps = [every * (i + 1) for i in range(len(losses))]
     axes.plot(steps, losses, color=BLUE, linewidth=1.8)

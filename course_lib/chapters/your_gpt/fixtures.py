@@ -1,14 +1,15 @@
-"""What answers of chapter 17 are given that is no plain data, and how they are used: see `grading/fixtures.py`."""
+"""How the tests of chapter 17 use an answer if one call is not enough: see `grading/fixtures.py`."""
 
 from course_lib.grading.exercise import ArgumentChanged
 
 
 def gathered(answer, kept, exercises):
-    """Return the parts and the list that the answer makes of a record that holds `kept`; "KeyError" if it raises that.
+    """Return the parts and the list that the answer makes from a record with `kept`; "KeyError" if it raises a
+    KeyError.
 
-    A part is told by a text here, "your masks.causal" or "the library's mask".
+    A text stands for each part here, such as "your masks.causal" or "the library's mask".
 
-    Errors: ArgumentChanged where the answer changes the library or the table.
+    Errors: ArgumentChanged if the answer changes the library or the table.
     """
 
     def mine(exercise):
@@ -32,6 +33,6 @@ def gathered(answer, kept, exercises):
 
 
 def found_by_grammar(answer, stories, tellable):
-    """Return the answer's two figures for stories; `tellable` gives ln P of those that the grammar can generate."""
+    """Return the answer's two numbers for stories; `tellable` has ln P of those that the grammar can generate."""
     known = dict(tellable)
     return answer(stories, lambda story: known.get(story, float("-inf")))

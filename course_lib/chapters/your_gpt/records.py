@@ -25,32 +25,33 @@ from course_lib.training import story_losses
 
 RECORD = ASSETS / "your_gpt.json"
 LONGEST = 80  # tokens of the longest story of Tinytown
-STORIES_A_STEP = 8  # as many new ones as the ladder's rungs see
+STORIES_A_STEP = 8  # the same number of new stories as for the ladder's rungs
 SEEDS = (0, 1, 2)  # as for the ladder's rungs
 
 
 def tinytown_gpt(my_gpt: ModuleType, seed: int = 0) -> Any:
-    """Return your model at the size of chapter 17, not trained."""
+    """Return your model at the size of chapter 17, untrained."""
     torch.manual_seed(seed)
     return my_gpt.MyGPT(tinytown_config())
 
 
 def tinytown_config(positions: str = "learned") -> TransformerConfig:
-    """Return the size of the model of chapter 17."""
+    """Return the configuration of the model of chapter 17."""
     return TransformerConfig(
         vocab_size=len(WordTokenizer()), d_model=64, n_heads=4, n_layers=4, max_seq_len=96, positions=positions
     )
 
 
 def tinytown_batches(steps: int, seed: int = 0) -> Batches:
-    """Return rows of stories for a run of so many steps; with 1,500 they are those of the ladder's other rungs."""
+    """Return batches of stories for a run of this many steps; with 1,500 steps they are those of the ladder's other
+    rungs."""
     tokenizer, generator = WordTokenizer(), torch.Generator().manual_seed(seed)
     ids = encode_stories(Tinytown(0).sample(STORIES_A_STEP * steps), tokenizer)
     return Batches(ids, BATCH, LONGEST, generator, start_id=tokenizer.bos_id)
 
 
 def height(model: Any, n_stories: int = HELD_OUT) -> tuple[float, float]:
-    """Return what a token of the held-out stories costs the model, and what it costs the grammar, in nats."""
+    """Return the loss of the model and of the grammar on the held-out stories, in nats per token."""
     tokenizer, town = WordTokenizer(), Tinytown(HELD_OUT_SEED)
     stories = town.sample(n_stories)
     nats, tokens = story_losses(model, [tokenizer.encode(story) for story in stories])
@@ -74,7 +75,7 @@ def with_rope(seed: int = 0) -> float:
 
 
 def recorded_heights() -> dict[str, Height]:
-    """Return what is on record for the figure: a completed my_gpt.py, and the library's model with RoPE instead."""
+    """Return the records for the figure: a completed my_gpt.py, and the library's model with RoPE instead."""
     kept = recorded()
     steps, grammar = kept["tinytown"]["steps"], kept["tinytown"]["grammar"]
     return {
@@ -90,7 +91,7 @@ LETTERS_STEPS, LETTERS_ROW = 1500, 64
 def learn_letters(
     my_gpt: ModuleType, text: str, steps: int = LETTERS_STEPS, seed: int = 0, d_model: int = 128, written: int = 240
 ) -> dict[str, Any]:
-    """Train your model on the letters of a text, its last tenth held out, and let it write so many letters.
+    """Train your model on all but the last tenth of the letters of a text, and let it write `written` letters.
 
     Returns: "kinds" of letters and "parameters"; "losses", means of 25 steps; "held_out", nats per letter; "pairs" and
     "triples", the same for tables of counts; "sample".
@@ -120,9 +121,9 @@ def learn_letters(
 
 
 def count_letters(own: torch.Tensor, others: torch.Tensor, before: int, added: float = 0.1) -> float:
-    """Count in `own` which letter follows each group of so many letters; return the nats per letter on `others`.
+    """Count in `own` which letter follows each group of `before` letters. Return the nats per letter on `others`.
 
-    own, others: (N,), ids of letters. added: to every count, so that none is 0.
+    own, others: (N,), ids of letters. added: added to every count, so that none is 0.
     """
 
     def groups(ids: torch.Tensor) -> list[tuple[int, ...]]:
@@ -140,12 +141,12 @@ def count_letters(own: torch.Tensor, others: torch.Tensor, before: int, added: f
 
 # ---------------------------------------------------------------------------------------------------------- the record
 def recorded() -> dict[str, Any]:
-    """Return what is kept: "tinytown", "rope" and "letters"."""
+    """Return the record: "tinytown", "rope" and "letters"."""
     return read_json(RECORD)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Train a my_gpt.py in full on both texts, and print what it came to, or keep it."""
+    """Train a my_gpt.py in full on both texts, and print the results or write them to the file."""
     parser = argparse.ArgumentParser(
         prog="python -m course_lib.chapters.your_gpt.records",
         description=f"Trains a my_gpt.py for {STEPS:,} steps on Tinytown, the budget of the ladder's rungs, and for "

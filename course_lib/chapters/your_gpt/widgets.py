@@ -1,4 +1,4 @@
-"""Live figures of chapter 17: a fault is planted in one tensor, and a function looks for where it begins."""
+"""A live figure of chapter 17: one tensor gets a fault, and a function looks for the place where it begins."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,8 @@ TOLERANCE = 1e-5
 
 
 def fault_slider(function: Callable) -> LiveFigure:
-    """Show which tensor `function(yours, theirs, tolerance)` names, where a planted fault doubles with every layer."""
+    """Show which tensor `function(yours, theirs, tolerance)` returns, for a fault that doubles with every later
+    layer."""
     rng = torch.Generator().manual_seed(0)
     theirs = {name: torch.randn(2, 8, generator=rng) for name in NAMES}
     noise = {name: 1e-7 * torch.rand(2, 8, generator=rng) for name in NAMES}

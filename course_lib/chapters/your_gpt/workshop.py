@@ -1,4 +1,4 @@
-"""The workshop of chapter 17: fetch your parts, begin my_gpt.py, and compare each of its stages with the library's.
+"""The workshop of chapter 17: fetch your parts, write my_gpt.py, and compare each of its stages with the library's.
 
 begin()                        # writes my_gpt.py from a skeleton, if there is none
 my_gpt = load()                # the file as it is now
@@ -37,8 +37,8 @@ TOLERANCE = 1e-5
 GRADIENT = 20.0  # factor of the logits for which the training step is compared
 STAGES = ("Embedding", "Positions", "Norm", "Attention", "FeedForward", "Block", "MyGPT", "training_step", "write")
 
-# Name of a part -> the exercise whose answer can take its place: the ladder's, without the rotation, since your GPT
-# learns its positions, and the two that train it and let it write.
+# Name of a part -> the exercise whose answer can replace it. The list has the ladder's parts without the rotation,
+# because your GPT learns its positions, and the two parts that train it and let it write.
 EXERCISES = {name: exercise for name, exercise in RUNG_EXERCISES.items() if name != "rotary"} | {
     "step": "training.step",
     "draw": "sampling.next_token",
@@ -96,13 +96,13 @@ def parts() -> Parts:
     for name, exercise in EXERCISES.items():
         try:
             own[name] = mine(exercise)
-        except ValueError:  # none is kept: an unknown exercise would be a KeyError, which is a bug of ours
+        except ValueError:  # no answer is stored; an unknown exercise would be a KeyError, which is our bug
             continue
     return Parts(own)
 
 
 def begin(folder: str | Path = ".") -> Path:
-    """Write my_gpt.py into a folder from the skeleton, and return its path. A file that is there is not changed."""
+    """Write my_gpt.py into a folder from the skeleton, and return its path. An existing file does not change."""
     path = Path(folder) / "my_gpt.py"
     with suppress(FileExistsError), path.open("x", encoding="utf-8") as file:
         file.write(SKELETON.read_text(encoding="utf-8"))
@@ -115,13 +115,13 @@ def begin(folder: str | Path = ".") -> Path:
 def load(path: str | Path = "my_gpt.py") -> ModuleType:
     """Import the file as it is now; call it again after every change.
 
-    Errors: ValueError if there is no such file, or a class or function of the skeleton is missing in it.
+    Errors: ValueError if there is no such file, or if it lacks a class or function of the skeleton.
     """
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"there is no file {path}: `begin()` writes one from the skeleton")
     module = ModuleType("my_gpt")
-    # Compiled here: a cached .pyc counts as current for a second, and a change may come sooner.
+    # We compile it here: Python uses a cached .pyc for a second after a change, and you may be faster.
     exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), vars(module))
     if missing := [name for name in STAGES if not hasattr(module, name)]:
         raise ValueError(f"{path.name} has no {', '.join(missing)}: copy it from the skeleton")
@@ -129,7 +129,7 @@ def load(path: str | Path = "my_gpt.py") -> ModuleType:
 
 
 def lent(stage: Any, *args: Any) -> Any:
-    """Do a stage of my_gpt.py as the library does until you have written it.
+    """Compute a stage of my_gpt.py as the library does, until you have written it.
 
     stage: the module whose forward is missing, or the name of a function of the file.
     """
@@ -180,7 +180,7 @@ _STAGES: dict[str, Callable[..., Any]] = {
 
 
 def still_lent(my_gpt: ModuleType) -> tuple[str, ...]:
-    """Return the stages of the file that the library still does for you."""
+    """Return the stages of the file that the library still computes for you."""
     found = ((name, getattr(my_gpt, name)) for name in STAGES)
     return tuple(name for name, own in found if "lent" in _names(getattr(own, "forward", own)))
 
@@ -195,7 +195,7 @@ SMALL = TransformerConfig(vocab_size=11, d_model=12, n_heads=3, n_layers=2, max_
 
 @dataclass(frozen=True)
 class Difference:
-    """The first tensor that differs: its stage and name, its largest difference, or why it cannot be compared."""
+    """The first tensor that differs: its stage and name, and its largest difference or the reason why there is none."""
 
     stage: str
     name: str
@@ -209,7 +209,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Parity:
-    """What `parity` found: the stages that are equal, in order, those that are lent, and the first difference."""
+    """The result of `parity`: the equal stages in order, the lent stages, and the first difference."""
 
     equal: dict[str, float]
     lent: tuple[str, ...]
@@ -270,7 +270,7 @@ def parity(my_gpt: ModuleType, config: TransformerConfig = SMALL) -> Parity:
 
 
 def _recorded(model: nn.Module, ids: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
-    """The input and output of every module by its name, in the order of the computation."""
+    """Return the input and output of every module by its name, in the order of the computation."""
     seen: dict[str, tuple[Tensor, Tensor]] = {}
 
     def keep(name: str, _: nn.Module, given: tuple, out: Tensor) -> None:
@@ -298,7 +298,7 @@ Check = tuple[str, Callable[[], Any], Callable[[], Any]]
 def _checks(
     stage: str, own: Any, theirs: Any, ids: Tensor, targets: Tensor, seen: dict[int, dict], my_gpt: ModuleType
 ) -> list[Check]:
-    """The name of a tensor, how your model makes it, and how the library's does."""
+    """Return checks: the name of a tensor, how your model computes it, and how the library's does."""
     if stage == "MyGPT":
         return [
             *(
@@ -315,7 +315,7 @@ def _checks(
         def drawn(write: Callable, model: Any, *draw: Any) -> Tensor:
             return write(model, ids[:, :3], 2 * own.config.max_seq_len, torch.Generator().manual_seed(1), *draw)
 
-        # The library's loop runs around the library's model: around yours it would share your model's faults.
+        # The library's loop runs with the library's model, because with yours it would share your model's faults.
         return [("ids", lambda: drawn(my_gpt.write, own), lambda: drawn(_write, theirs, my_gpt.P.draw))]
     # The parts inside a block in the order of the computation, then the complete blocks.
     names = [name for name in seen[ids.shape[1]] if name.rpartition(".")[2] in _WHERE.get(stage, ())]
@@ -337,13 +337,13 @@ def _checks(
 
 
 def _at(name: str, length: int, ids: Tensor) -> str:
-    """Name a tensor, and the number of tokens if it is not the largest."""
+    """Return the name of a tensor, with the number of tokens if it is not the largest."""
     return name if length == ids.shape[1] else f"{name} at {length} token{'s' if length > 1 else ''}"
 
 
 def _step_checks(own: Any, theirs: Any, ids: Tensor, targets: Tensor, my_gpt: ModuleType) -> list[Check]:
     def trained(step: Callable, model: Any) -> dict[str, Any]:
-        if not hasattr(model, "taught"):  # once: a second call would be a second step
+        if not hasattr(model, "taught"):  # only once, because a second call would be a second step
             with torch.no_grad():  # large logits: a gradient many times as long as 1, so that clipping shows
                 model.final_norm.weight.mul_(GRADIENT)
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -371,13 +371,13 @@ def _differs(stage: str, name: str, got: Any, right: Tensor) -> Difference | Non
         wrong = int((got != right).sum())
         return Difference(stage, name, float(wrong), f"differ at {wrong} of {right.numel()} ids") if wrong else None
     largest = (got.double() - right.double()).abs().max().item()
-    # Written so that NaN differs.
+    # This form of the comparison is also True for NaN.
     return None if largest <= TOLERANCE else Difference(stage, name, largest)
 
 
 def tensors_after_a_fault(model: DecoderOnly, ids: Tensor) -> tuple[list[str], list[str]]:
     """Let block 0 return F(x) instead of x + F(x). Return the names of all tensors from its output on, in the order of
-    the computation, and of those that differ by more than 1e-5.
+    the computation, and the names of those that differ by more than 1e-5.
     """
 
     def tensors() -> dict[str, Tensor]:
@@ -394,8 +394,9 @@ def tensors_after_a_fault(model: DecoderOnly, ids: Tensor) -> tuple[list[str], l
 
 
 def random_gpt2(activation: str) -> Any:
-    """Return the GPT-2 of Hugging Face's `transformers`, small, with random weights and this GELU: "gelu", the exact
-    form, or "gelu_new", GPT-2's own.
+    """Return a small GPT-2 of Hugging Face's `transformers` with random weights.
+
+    activation: "gelu", the exact form, or "gelu_new", GPT-2's own.
     """
     from transformers import GPT2Config, GPT2LMHeadModel  # takes seconds
 
@@ -449,7 +450,7 @@ def from_library(my_gpt: ModuleType, theirs: DecoderOnly) -> Any:
     for field, value in wanted.items():
         if (found := getattr(theirs.config, field)) != value:
             raise ValueError(f"this model has {field}={found!r}, but my_gpt.py is written for {value!r}")
-    if theirs.config.activation not in ("gelu", "gelu_tanh"):  # two forms of one curve, 0.0005 apart at most
+    if theirs.config.activation not in ("gelu", "gelu_tanh"):  # two forms of one curve, at most 0.0005 apart
         raise ValueError(f"this model has activation={theirs.config.activation!r}, but my_gpt.py needs 'gelu'")
     if theirs.config.n_kv_heads != theirs.config.n_heads:
         raise ValueError(f"this model's heads share keys (n_kv_heads={theirs.config.n_kv_heads}); my_gpt.py's do not")

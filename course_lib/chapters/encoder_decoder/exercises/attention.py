@@ -27,7 +27,7 @@ def matrices(rng, d, dtype):
 
 
 def two_texts(rng, B, T, S, n_heads, D, lengths=None, dtype=torch.float32, size=1.0):
-    """Return a case whose padding contains numbers, as the other tokens do, and larger ones."""
+    """Return a case whose padding contains numbers like the other tokens', and larger ones."""
     d = n_heads * D
     x = size * torch.randn(B, T, d, generator=rng, dtype=dtype)
     y = torch.randn(B, S, d, generator=rng, dtype=dtype)
@@ -72,7 +72,7 @@ def padded(seed):
         two_texts(rng, 1, 2, 4, 1, 3, lengths=[2]),
         two_texts(rng, 2, 4, 6, 3, 2, lengths=[6, 1]),
         two_texts(rng, 3, 5, 4, 2, 3, lengths=[1, 3, 2]),
-        two_texts(rng, 3, 3, 3, 3, 3, lengths=[2, 3, 1]),  # all sizes equal: no shape tells one axis from another
+        two_texts(rng, 3, 3, 3, 3, 3, lengths=[2, 3, 1]),  # all sizes equal: the shapes do not show which axis is which
     ]
 
 

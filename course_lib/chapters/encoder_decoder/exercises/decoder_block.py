@@ -18,7 +18,7 @@ def decoder_block(x, encoded, parts, source_mask=None):
 
 
 def then(first, second):
-    """Return a function that applies the second to the result of the first."""
+    """Return a function that applies `second` to the result of `first`."""
     return lambda *args: second(first(*args))
 
 

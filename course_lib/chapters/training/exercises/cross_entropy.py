@@ -94,8 +94,8 @@ def double_loss(seed):
 
 
 def judge(case, expected, got):
-    """A float32 near 10,000 has steps of 0.001: logsumexp(x) − x is correct, and loses that much. A number is not
-    enough here, because it has no gradient."""
+    """Allow for float32, whose steps near 10,000 are 0.001: logsumexp(x) − x is correct, and loses that much. A plain
+    number is not enough, because it has no gradient."""
     if isinstance(got, (int, float)):
         return OfAnotherType(
             f"Your result is the number {number(got)}. Return a tensor of shape (): a number has no gradient."

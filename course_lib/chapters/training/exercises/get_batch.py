@@ -15,7 +15,7 @@ def get_batch(ids, batch_size, T, generator):
 
 
 def a_text(rng, N):
-    """N different ids in no order, not from 0 to N − 1."""
+    """Return N different ids in random order, not from 0 to N − 1."""
     return 3 + torch.randperm(N + 4, generator=rng)[:N]
 
 
@@ -51,12 +51,12 @@ def many_places(seed):
 
 
 def summary(case, brought):
-    """Return which positions of a text of different tokens the batches come from, and what the generator does.
+    """Return the positions of a text of different tokens at which the rows begin, and what the generator does.
 
     By name: the fraction of rows that begin at each position (N,), steps within a row of inputs, steps from an input to
     its target, whether the rows of a batch differ, the fraction of rows that begin at each distance after the previous
-    row (N − T,), modulo N − T, whether batches are the same with the same seed and new at the next call. Anything else
-    that was brought is returned as it is.
+    row (N − T,), modulo N − T, whether batches are the same with the same seed and new at the next call. Any other
+    result is returned unchanged.
     """
     if not isinstance(brought, dict) or "again" not in brought:
         return brought

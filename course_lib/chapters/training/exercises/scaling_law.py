@@ -43,7 +43,7 @@ def case_of(seed, sizes, noise, N, D):
 
 GRID = [(n, d) for n in (10_000, 40_000, 160_000) for d in (100_000, 400_000, 1_600_000)]
 MORE = [(n, d) for n in (5_000, 20_000, 80_000, 320_000) for d in (50_000, 200_000, 800_000) if d <= 100 * n]
-NOISE = 1e-3  # of each loss: it moves an exponent by 0.01 or less
+NOISE = 1e-3  # of each loss: it changes an exponent by 0.01 or less
 
 
 @stage

@@ -13,7 +13,7 @@ def nats_above(story_nats, story_tokens, grammar_log_probs):
 def told(rng, n):
     tokens = torch.randint(5, 80, (n,), generator=rng)
     grammar = -tokens * (0.4 + torch.rand(n, generator=rng))
-    above = tokens * (0.1 + 0.5 * torch.rand(n, generator=rng))  # far from 0, or rounding would decide
+    above = tokens * (0.1 + 0.5 * torch.rand(n, generator=rng))  # far from 0, so that rounding does not decide
     return Case(-grammar + above, tokens, grammar)
 
 
