@@ -1,6 +1,7 @@
-"""Chapter 14's claims: what length costs in work, memory and time, and what helps.
+"""Chapter 14's claims: what length costs in work, memory and time, and what reduces the cost.
 
-Work and memory are counted, so they are the same on every machine. What is timed is a ratio, measured side by side.
+Work and memory are counted, so they are the same on every machine. Times are only compared as ratios, measured in
+turns.
 """
 
 import math
@@ -32,7 +33,7 @@ SEEDS = (0, 1, 2)
 
 # ------------------------------------------------------------------------------------------------------------ counted
 class _LargestTensor(TorchDispatchMode):
-    """Notes the largest tensor that any operation makes while the `with` block runs."""
+    """Record the largest tensor that any operation makes while the `with` block runs."""
 
     bytes = 0
 
@@ -45,10 +46,10 @@ class _LargestTensor(TorchDispatchMode):
 
 
 def largest_tensor(function: Callable[[], object]) -> int:
-    """Return the bytes of the largest tensor that the function makes on its way, without gradients.
+    """Return the bytes of the largest tensor that the function makes, without gradients.
 
-    What an operation keeps inside itself is not seen. That the fused kernel keeps small blocks only is a test of the
-    course, which asks PyTorch's allocator.
+    Memory inside an operation is not counted. A separate test of the course asks PyTorch's allocator, and shows that
+    the fused kernel keeps only small blocks.
     """
     with torch.no_grad(), _LargestTensor() as seen:
         function()
@@ -56,10 +57,10 @@ def largest_tensor(function: Callable[[], object]) -> int:
 
 
 def pairs_share(T: int, d_model: int) -> float:
-    """Return the fraction of a block's multiplications that compares pairs of tokens (steps 4 and 6 of attention),
-    counted by torch from shapes: the tensors hold no numbers.
+    """Return the fraction of a block's multiplications that compares pairs of tokens (steps 4 and 6 of attention).
 
-    The rest are the linear layers, with d_ff = 4 d_model. By the formula it is T / (T + 6 d_model).
+    torch counts them from shapes, with tensors that have no numbers. The rest are the linear layers, with d_ff = 4
+    d_model. By the formula the fraction is T / (T + 6 d_model).
     """
     with torch.no_grad(), torch.device("meta"):
         block = TransformerBlock(TransformerConfig(vocab_size=8, d_model=d_model, n_heads=1, n_layers=1, max_seq_len=T))
@@ -73,11 +74,11 @@ def pairs_share(T: int, d_model: int) -> float:
     return pairs.get_total_flops() / (pairs.get_total_flops() + linear.get_total_flops())
 
 
-# Public models: name -> (preset, the longest text in tokens that each was trained for).
+# Public models: name -> (preset, the length in tokens of the longest text in training).
 LONGEST = {
     "GPT-2 small": ("gpt2", 1024),
     "LLaMA-7B": ("llama-7b", 2048),
-    "Llama 3.1 8B": ("llama-3-8b", 131_072),  # of the same shape as Llama 3
+    "Llama 3.1 8B": ("llama-3-8b", 131_072),  # the same shape as Llama 3
 }
 
 
@@ -88,10 +89,10 @@ def model_share(config: TransformerConfig, T: int) -> float:
 
 
 def cache_share(config: TransformerConfig, T: int, batch: int) -> float:
-    """Return the fraction of the bytes that one step of generating reads from the cache: `batch` texts of T tokens.
+    """Return the fraction of the bytes in one step of generation that is read from the cache: `batch` texts of T
+    tokens.
 
-    The rest are the weights, once for all texts; of a table that is only looked up, nothing is counted. Both have 16
-    bits.
+    The rest are the weights, which are read once for all texts. Tables for look-ups do not count. Both have 16 bits.
     """
     cache = kv_cache_bytes(config, T, batch)
     return cache / (cache + 2 * weights_read(config))
@@ -102,7 +103,7 @@ BATCHES = (1, 64)
 
 def cache_bytes_verdict(shares: Sequence[float]) -> str:
     """Compare the bytes of keys and values with the weights that a step reads, in several models, for one text and for
-    many.
+    many texts.
 
     confirmed: keys and values are more than half of the bytes in every case
     refuted: they are less than half in every case
@@ -128,7 +129,7 @@ def cache_bytes_verdict(shares: Sequence[float]) -> str:
     verdict=cache_bytes_verdict,
 )
 def cache_bytes() -> Measurement:
-    """Count the bytes that one step of generating reads from the cache and from the weights."""
+    """Count the bytes that one step of generation reads from the cache and from the weights."""
     one, many = BATCHES
     shares = {
         name: [cache_share(PRESETS[preset], T, batch) for batch in BATCHES] for name, (preset, T) in LONGEST.items()
@@ -177,7 +178,7 @@ def by_counting() -> str:
     verdict=by_counting,
 )
 def score_memory() -> Measurement:
-    """Measure the bytes of one head's scores, from shapes: the tensors hold no numbers."""
+    """Compute the bytes of one head's scores from shapes, with tensors that have no numbers."""
     T, d_model, d_head = 65_536, 1024, 64
     q = torch.empty(T, d_head, device="meta")
     scores, inputs = (q @ q.T).nbytes, torch.empty(T, d_model, device="meta").nbytes
@@ -219,7 +220,7 @@ def stored_verdict(plain: float, fused: float) -> str:
     verdict=stored_verdict,
 )
 def stored_scores() -> Measurement:
-    """Measure the largest tensor on the way, at 512 tokens and at 2,048."""
+    """Measure the largest tensor in the computation, at 512 tokens and at 2,048."""
     growth = []
     for attend in (scaled_dot_product_attention, F.scaled_dot_product_attention):
         short, long = (torch.zeros(1, 4, T, 64) for T in (512, 2048))
@@ -241,9 +242,9 @@ RECIPES = ("float32", "autocast", "16-bit weights")
 
 
 def _kept_for_backward(model: nn.Module, ids: Tensor) -> tuple[Tensor, int]:
-    """Return (loss, bytes that the forward pass keeps for the backward pass, the parameters not counted)."""
+    """Return (loss, bytes that the forward pass keeps for the backward pass, without the parameters)."""
     own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
-    kept: dict[int, int] = {}  # place in memory -> bytes: several operations may keep the same tensor
+    kept: dict[int, int] = {}  # address in memory -> bytes: several operations may keep the same tensor
 
     def look(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
@@ -257,12 +258,11 @@ def _kept_for_backward(model: nn.Module, ids: Tensor) -> tuple[Tensor, int]:
 
 
 def training_bytes(recipe: str, rows: int = 2) -> dict[str, float]:
-    """Return the bytes per parameter that a small decoder takes for a step of AdamW on so many rows of 64 tokens: item
-    -> bytes.
+    """Return the bytes per parameter of a small decoder in a step of AdamW on `rows` rows of 64 tokens: item -> bytes.
 
-    recipe: one of RECIPES. "autocast": float32 parameters, operations in bfloat16 where PyTorch holds that to be safe;
-    "16-bit weights": parameters, gradients and activations in bfloat16, AdamW on a float32 master copy. Weights,
-    gradients, moments and copy stay whatever the batch; the activations are what the backward pass waits for.
+    recipe: one of RECIPES. "autocast": float32 parameters, with operations in bfloat16 if PyTorch considers that safe.
+    "16-bit weights": parameters, gradients and activations in bfloat16, and AdamW on a float32 master copy. The bytes
+    of weights, gradients, moments and copy do not depend on the batch; the activations are kept for the backward pass.
     """
     torch.manual_seed(0)
     model = DecoderOnly(TransformerConfig(vocab_size=100, d_model=64, n_heads=4, n_layers=2, max_seq_len=64))
@@ -274,12 +274,12 @@ def training_bytes(recipe: str, rows: int = 2) -> dict[str, float]:
         loss, activations = _kept_for_backward(model, ids)
     loss.backward()
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]  # each has one
-    if half:  # in float32 for the update alone
+    if half:  # float32 only for the update
         for master, gradient in zip(updated, gradients, strict=True):
             master.grad = gradient.float()
     optimizer.step()
     if half:
-        optimizer.zero_grad()  # the copies of the gradients, not the gradients
+        optimizer.zero_grad()  # clears the copies of the gradients, not the gradients
     tensors: dict[str, Sequence[Tensor]] = {
         "weights": list(model.parameters()),
         "gradients": gradients,
@@ -317,7 +317,7 @@ def mixed_verdict(few: float, many: float) -> str:
     verdict=mixed_verdict,
 )
 def mixed_precision() -> Measurement:
-    """Measure the bytes of a step, and how many do not depend on the batch: three recipes, few rows and many."""
+    """Measure the bytes of a step, and those that do not depend on the batch: three recipes, few rows and many."""
     totals, fixed = {}, {}
     for recipe in RECIPES:
         bills = [training_bytes(recipe, rows) for rows in (2, 256)]
@@ -346,8 +346,8 @@ PRECISIONS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 def cached_equals_whole(seed: int, dtype: torch.dtype = torch.float32, T: int = 48) -> float:
-    """Return the largest difference of the logits, token by token with a cache against all at once, relative to their
-    size.
+    """Return the largest difference of the logits, relative to their size, between token by token with a cache and all
+    at once.
     """
     torch.manual_seed(seed)
     config = TransformerConfig(vocab_size=50, d_model=32, n_heads=4, n_kv_heads=2, n_layers=3, max_seq_len=T)
@@ -359,7 +359,7 @@ def cached_equals_whole(seed: int, dtype: torch.dtype = torch.float32, T: int = 
 
 
 def changed_by_cache(seed: int, dtype: torch.dtype, n_stories: int = 40) -> tuple[int, int]:
-    """Return (positions of held-out stories at which the cache changes the most probable token, all positions), in the
+    """Return (positions of held-out stories at which the cache changes the most probable token, all positions), for the
     Tinytown model.
     """
     model, tokenizer = load_pretrained("tinytown")
@@ -374,8 +374,8 @@ def changed_by_cache(seed: int, dtype: torch.dtype, n_stories: int = 40) -> tupl
 
 
 def cache_equal_verdict(double: float, single: float, bfloat16: float, float16: float) -> str:
-    """Count the fraction of positions at which the cache changes the most probable token, in three formats; and take
-    the largest difference of a logit in float64, relative to the largest logit.
+    """Count the fraction of positions at which the cache changes the most probable token, in three formats. In
+    addition, take the largest difference of a logit in float64, relative to the largest logit.
 
     confirmed: nowhere in float32, and at more than 1 position in 200 in both 16-bit formats
     depends: nowhere in float32, and at more than 1 position in 200 in only one of the 16-bit formats
@@ -408,13 +408,13 @@ def cache_equal_verdict(double: float, single: float, bfloat16: float, float16: 
     seeds=SEEDS,
 )
 def cache_equal() -> Measurement:
-    """Count the changed choices of the Tinytown model in three formats; measure the logits of an untrained one in
+    """Count the changed choices of the Tinytown model in three formats, and measure an untrained model's logits in
     four.
     """
     below = [math.ceil(math.log10(max(cached_equals_whole(seed, dtype) for seed in SEEDS))) for dtype in PRECISIONS]
     found = [[changed_by_cache(seed, dtype) for seed in SEEDS] for dtype in PRECISIONS[1:]]
     single, bfloat16, float16 = (sum(changed for changed, _ in each) / sum(n for _, n in each) for each in found)
-    # How many of these rare changes there are in float16 depends on the processor, a bound does not.
+    # The exact number of these rare changes in float16 depends on the processor; an upper limit does not.
     bound = next(each for each in (0.5, 1, 2, 5, 100) if 100 * float16 < each)
     return Measurement(
         measured=f"the cache changes the most probable token at about {100 * bfloat16:.1g}% of the positions in "
@@ -438,7 +438,7 @@ def cache_equal() -> Measurement:
 
 # -------------------------------------------------------------------------------------------------------------- timed
 def slope(lengths: Sequence[int], seconds: Sequence[float]) -> float:
-    """Return the exponent p of seconds ≈ c · length^p: the slope of a straight line through the logarithms, by least
+    """Return the exponent p of seconds ≈ c · length^p: the slope of the straight line through the logarithms, by least
     squares.
     """
     x, y = [math.log(length) for length in lengths], [math.log(second) for second in seconds]
@@ -447,8 +447,8 @@ def slope(lengths: Sequence[int], seconds: Sequence[float]) -> float:
 
 
 def exponent_verdict(kernel: float, short: float, layer: float) -> str:
-    """Fit time ≈ c · length^power, and take the mean over the seeds: of the fused kernel from 512 to 2,048 tokens, of
-    the same from 64 to 256, and of a whole self-attention layer from 512 to 2,048.
+    """Fit time ≈ c · length^power, and take the mean over the seeds: for the fused kernel from 512 to 2,048 tokens, for
+    the same from 64 to 256, and for a full self-attention layer from 512 to 2,048.
 
     confirmed: all three powers are above 1.7
     depends: some of them are
@@ -476,9 +476,7 @@ def exponent_verdict(kernel: float, short: float, layer: float) -> str:
     timed=True,
 )
 def time_exponent() -> Measurement:
-    """Measure the exponent of the fused kernel in long and in short texts, of a whole layer, and of one linear
-    layer.
-    """
+    """Measure the exponent of the fused kernel for long and for short texts, of a full layer, and of one linear layer."""
     long, short, exponents = (512, 1024, 2048), (64, 128, 256), []
     for seed in SEEDS:
         torch.manual_seed(seed)
@@ -511,7 +509,8 @@ def time_exponent() -> Measurement:
 
 
 def seconds_of_last_token(model: DecoderOnly, T: int) -> tuple[float, float]:
-    """Return the time of a text's token number T, with all others in the cache and by reading everything again."""
+    """Return the time of a text's token number T, with all earlier ones in the cache, and if everything is read
+    again."""
     ids = torch.randint(model.config.vocab_size, (1, T))
 
     def filled():
@@ -554,7 +553,7 @@ def cache_time_verdict(cached: Sequence[float], whole: Sequence[float]) -> str:
     timed=True,
 )
 def cache_time() -> Measurement:
-    """Measure the exponents of one token's cost, with the cache and without: timed for short texts, counted for long
+    """Measure the exponents of one token's cost, with and without the cache: timed for short texts, counted for long
     ones.
     """
     sizes: dict[str, Any] = {"vocab_size": 100, "d_model": 128, "n_heads": 4, "n_layers": 2}
@@ -633,7 +632,7 @@ WIDTHS = (64, 256)
     timed=True,
 )
 def rnn() -> Measurement:
-    """Measure attention as a fraction of each recurrent layer: operations and time, in short and in long texts."""
+    """Measure attention's operations and time as fractions of each recurrent layer's, in short and in long texts."""
     times: dict[tuple[int, int], list[list[float]]] = {}
     for width, T in [(width, width // 2) for width in WIDTHS] + [(WIDTHS[0], 1024)]:
         for seed in SEEDS:

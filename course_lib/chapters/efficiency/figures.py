@@ -1,4 +1,4 @@
-"""Figures of chapter 14: work against length, softmax taken block by block, and the memory that writing needs."""
+"""Figures of chapter 14: work and length, softmax block by block, and the memory that generation needs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ def _box(axes: Axes, x: float, y: float, width: float, color: str, said: str = "
 
 # ------------------------------------------------------------------------------------------------------------ the cache
 def one_step_with_cache(words: Sequence[str], weights: np.ndarray, first: int, d_head: int) -> Figure:
-    """Draw what one head computes for the newest of S tokens, and what it finds in its key-value cache.
+    """Draw what one head computes for the newest of S tokens, and what it reads from its key-value cache.
 
-    weights: (S,), how much the new query takes of each value. The tokens before `first` share one column.
+    weights: (S,), the new query's weight on each value. The tokens before `first` share one column.
     """
     S = len(words)
     shown = [f"{first} more", *words[first:]]
@@ -69,7 +69,7 @@ def one_step_with_cache(words: Sequence[str], weights: np.ndarray, first: int, d
 
 
 def one_step_in_words(words: Sequence[str], weights: np.ndarray, key: int) -> str:
-    """Return what `one_step_with_cache` shows, with the weight of one key."""
+    """Return a description of `one_step_with_cache`, with the weight of one key."""
     S = len(words)
     return (
         f"Step {S} of the sentence: for the new token “{words[-1]}”, one hidden state, query, key and value "
@@ -80,10 +80,10 @@ def one_step_in_words(words: Sequence[str], weights: np.ndarray, key: int) -> st
 
 # ------------------------------------------------------------------------------------------------------------ the tiles
 def tiles(words: Sequence[str], states: Sequence[tuple[float, float, float, float]], block: int, key: int) -> Figure:
-    """Draw blockwise attention: the table of scores in tiles, of which one exists at a time, and what the last query
-    keeps.
+    """Draw blockwise attention: the table of scores in tiles, which exist one at a time, and the numbers that the last
+    query keeps.
 
-    states: after each block of keys (largest score m, sum l, factor of the old sum, share of key `key` so far).
+    states: after each block of keys (largest score m, sum l, factor of the old sum, weight of key `key` so far).
     """
     S, n = len(words), len(states)
     figure, (left, right) = new_panels(WIDE, 4.0, 2, width_ratios=[1, 1.35])
@@ -130,7 +130,7 @@ def tiles(words: Sequence[str], states: Sequence[tuple[float, float, float, floa
 def tiles_in_words(
     words: Sequence[str], states: Sequence[tuple[float, float, float, float]], block: int, key: int
 ) -> str:
-    """Return what `tiles` shows."""
+    """Return a description of `tiles`."""
     S = len(words)
     return (
         f"The table of {S} queries by {S} keys in tiles of {block} by {block}; tiles of later keys are never read. "
@@ -147,7 +147,7 @@ LENGTHS = np.geomspace(16, 262_144, 113)
 
 @dataclass
 class WorkByLength(Drawing):
-    """FLOPs of one token in one block (d_ff = 4 d_model) over the length of the text: linear layers and pairs."""
+    """Draw the FLOPs of one token in one block (d_ff = 4 d_model) over the length: linear layers and pairs."""
 
     T: int
     d_model: int
@@ -192,9 +192,10 @@ class WorkByLength(Drawing):
 # ------------------------------------------------------------------------------------------------------- online softmax
 @dataclass
 class RunningSoftmax(Drawing):
-    """Scores read so far, and the average after each block, on its way to the one over all keys.
+    """Draw the scores read so far, and how the average after each block approaches the average over all keys.
 
-    scores: (S,). read: how many of them. states: after each block (maximum, sum, average). final: average of all.
+    scores: (S,). read: the number of scores read. states: after each block (maximum, sum, average). final: average of
+    all.
     """
 
     scores: np.ndarray
@@ -209,7 +210,7 @@ class RunningSoftmax(Drawing):
         self.headline, self.right = headline(figure), right
         self.bars = left.bar(range(S), self.scores, edgecolor=INK, linewidth=0.5)
         (self.maximum,) = left.plot([-0.7, S - 0.4], [0, 0], color=INK, linestyle=":")
-        self.maximum_name = left.text(S - 0.3, 0, "", fontsize=10, va="center", color=INK)  # right of the last bar
+        self.maximum_name = left.text(S - 0.3, 0, "", fontsize=10, va="center", color=INK)  # next to the last bar
         left.set(
             xticks=range(S),
             xlabel="key (blue: read)",
@@ -245,17 +246,18 @@ class RunningSoftmax(Drawing):
         )
 
 
-# --------------------------------------------------------------------------------------------------- what writing takes
+# ------------------------------------------------------------------------------------------------- the cost of writing
 DOTS = (BLUE, INK)  # with the cache, without
 
 
 @dataclass
 class Writing(Drawing):
-    """Memory of weights and cache in bytes, what a step reads, and FLOPs of the next token with the cache and without.
+    """Draw the memory of weights and cache, the bytes that a step reads, and the next token's FLOPs with and without
+    cache.
 
     read: the bytes of the weights that a step reads. The memory is drawn as bars from 0, the step as two bars in a row.
-    The FLOPs lie up to 131,072 times apart, so they are dots on a logarithmic axis: a bar's length would say nothing
-    there.
+    The FLOPs differ by a factor of up to 131,072, so they are dots on a logarithmic axis, where the length of a bar
+    would mean nothing.
     """
 
     weights: int

@@ -1,4 +1,4 @@
-"""What answers of chapter 14 are given that is no plain data, and how they are used: see `grading/fixtures.py`."""
+"""How the tests of chapter 14 build arguments that are not plain data, and use an answer: see `grading/fixtures.py`."""
 
 import random
 from collections import Counter
@@ -14,8 +14,8 @@ from course_lib.grading.judge.watch import Dispatched
 
 
 class _TiringClock:
-    """Shows the seconds that pretended layers have taken. As on a real machine times waver, by 1%, and everything
-    slows down, by the share `tires` with every reading."""
+    """Return the seconds that pretended layers have taken. As on a real machine, times vary by 1%, and everything slows
+    down, by the fraction `tires` with every reading."""
 
     def __init__(self, seed, tires):
         self.now, self.readings, self.tires, self.rng = 0.0, 0, tires, random.Random(seed)
@@ -29,9 +29,9 @@ class _TiringClock:
 
 
 class _PretendAttention:
-    """Returns x (batch, T, features), and lets a clock go on by overhead + cost · batch · T^power seconds.
+    """Return x (batch, T, features), and move a clock forward by overhead + cost · batch · T^power seconds.
 
-    The first call of a length takes longer, and of every five one, into which something gets in the way.
+    The first call with a length takes longer, and so does one in five, as after an interruption.
     """
 
     def __init__(self, overhead, cost, power):
@@ -50,9 +50,10 @@ class _PretendAttention:
 
 
 class _PretendStep:
-    """One step of a recurrent layer: the new state counts the steps since a state of zeros, and a clock goes on.
+    """Do one step of a recurrent layer: the new state counts the steps since a state of zeros, and a clock moves
+    forward.
 
-    The first sequence takes longer, and of every five one, into which something gets in the way.
+    The first sequence takes longer, and so does one in five, as after an interruption.
     """
 
     def __init__(self, overhead, cost):
@@ -86,12 +87,12 @@ def tiring_clock(seed: int, tires: float) -> Callable:
     return _TiringClock(seed, tires)
 
 
-# products: which argument's last axis is summed over
+# products: the argument whose last axis is summed over
 _SUMMED = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "vdot": 0, "addmm": 1, "addmv": 1, "baddbmm": 1}
 
 
 class _Held(Dispatched):
-    """Notes how many numbers the tensors that torch makes hold together at most, the products, and the operations."""
+    """Record the largest number of elements in all of torch's tensors at one time, the products, and the operations."""
 
     def __init__(self, *inputs):
         super().__init__()
@@ -116,10 +117,10 @@ class _Held(Dispatched):
 
 
 def held_while_reading(answer, q, k, v, block_size):
-    """Return the output; for a long text also what was held and done on the way.
+    """Return the output, and for a long text also the memory and the work.
 
-    -> for 100 keys or more, by name: output · whether at some moment the numbers that torch had made were as many as
-    T · S for each head · whether many more products were taken than one pass over the keys needs · whether smaller
+    For 100 keys or more, the result has by name: the output; whether at some time torch's tensors had as many numbers
+    as T · S for each head; whether there were many more products than one pass over the keys needs; whether smaller
     blocks mean more operations.
     """
     T, S = q.shape[-2], k.shape[-2]
@@ -143,14 +144,14 @@ def held_while_reading(answer, q, k, v, block_size):
 
 
 def timed_alone(answer, attention, lengths, rounds, clock):
-    """Return the figure that an answer finds with a pretended clock; or in a sentence, why nothing was measured."""
+    """Return the result of an answer with a pretended clock, or a sentence that says why it measured nothing."""
     attention.clock = clock
     figure = answer(attention, list(lengths), rounds, clock)
     return _not_timed(attention.calls, clock, lengths, rounds) or figure
 
 
 def timed_beside(answer, step, attention, lengths, batch, rounds, clock):
-    """Do as timed_alone does, for two layers; what is returned by name, its times as lists of numbers."""
+    """Do the same as timed_alone for two layers, and return the results by name, with times as lists of numbers."""
     step.clock = attention.clock = clock
     figures = answer(step, attention, list(lengths), batch, rounds, clock)
     steps, whole = step.walked.total(), step.walked[max(lengths)]
@@ -170,7 +171,7 @@ def timed_beside(answer, step, attention, lengths, batch, rounds, clock):
 
 
 def _not_timed(calls, clock, lengths, rounds):
-    """Say why a figure cannot be a measurement, in a few words; None if it can."""
+    """Return the reason why a result cannot be a measurement in a few words, or None if it can."""
     if not calls:
         return "your function never calls the attention"
     if not clock.readings:
@@ -182,7 +183,7 @@ def _not_timed(calls, clock, lengths, rounds):
 
 
 class _Recall:
-    """A model that one can follow on paper: the logits after some tokens are row (their sum mod rows) of a table."""
+    """A model that you can follow on paper: its logits are row (sum of the tokens so far mod rows) of a table."""
 
     def __init__(self, table):
         self.table, self.passes = table, 0
@@ -199,15 +200,15 @@ def recalling(table: Tensor) -> Callable:
     return _Recall(table)
 
 
-AGAIN = 12  # steps that are taken again from the same state of the generator
+AGAIN = 12  # steps that are repeated from the same state of the generator
 
 
 def steps_speculated(answer, target, draft, ids, k, generator, runs):
-    """Return many steps, each from the same text.
+    """Return the results of many steps, each from the same text.
 
-    -> by name: what each step made of the text (runs, T + k + 1), filled up with −1 · how often each called the target
-    (runs,) · the first of them once more from the same state of the generator. Or in a few words what came that is no
-    longer text.
+    By name: each step's text (runs, T + k + 1), filled up with −1; how often each step called the target (runs,); and
+    the first steps again from the same state of the generator. If a result is not a text, return the reason in a few
+    words.
     """
     state, texts, passes = generator.get_state(), [], []
     for i in range(runs + min(runs, AGAIN)):
@@ -228,7 +229,7 @@ def steps_speculated(answer, target, draft, ids, k, generator, runs):
 
 
 def _no_step(text, ids, k):
-    """Say what keeps a result from being the text with 1 to k + 1 more tokens; None if nothing does."""
+    """Return the reason why a result is not the text with 1 to k + 1 more tokens, or None if it is."""
     if not isinstance(text, Tensor) or text.is_floating_point() or text.ndim != 2 or len(text) != 1:
         return f"no ids of shape (1, …) but {kind_of(text)}"
     if text.shape[1] <= ids.shape[1] or not torch.equal(text[:, : ids.shape[1]], ids):

@@ -22,7 +22,7 @@ from course_lib.masks import causal_mask
 
 
 def steps(description: str, values, value) -> widgets.SelectionSlider:
-    """Show a slider over given whole numbers."""
+    """Return a slider over given whole numbers."""
     return widgets.SelectionSlider(
         options=[(f"{number:,}", number) for number in values], value=value, description=description
     )
@@ -30,7 +30,7 @@ def steps(description: str, values, value) -> widgets.SelectionSlider:
 
 # ------------------------------------------------------------------------------------------------------ work and length
 def length_sliders() -> LiveFigure:
-    """Show for T and d_model the work of one token in the linear layers and in comparing pairs."""
+    """Show the work of one token in the linear layers and in comparing pairs, with sliders for T and d_model."""
 
     def describe(T, d_model):
         linear, pairs = 24 * d_model**2, 4 * T * d_model
@@ -65,7 +65,7 @@ def online(scores: np.ndarray, values: np.ndarray, block: int) -> list[tuple[flo
 
 
 def online_softmax() -> LiveFigure:
-    """Read eight keys block by block, and watch the average approach the one over all keys."""
+    """Show eight keys, read block by block, and how the average approaches the average over all keys."""
 
     def look(block: int, share: int):
         states = online(SCORES, VALUES, block)
@@ -86,12 +86,12 @@ def online_softmax() -> LiveFigure:
     return LiveFigure(draw, controls, describe)
 
 
-# --------------------------------------------------------------------------------------------------- what writing takes
-WRITERS = ("llama-7b", "llama-3-8b")  # both have 32 query heads, and RoPE, which has no longest text
+# ------------------------------------------------------------------------------------------------- the cost of writing
+WRITERS = ("llama-7b", "llama-3-8b")  # both have 32 query heads, and RoPE, which has no maximum length
 
 
 def cache_sliders() -> LiveFigure:
-    """Show for a model, a length, a batch and groups of query heads: memory, bytes of a step, work."""
+    """Show memory, bytes of a step and work, for a model, a length, a batch and groups of query heads."""
 
     def look(model, T, batch, group):
         config = preset(model)
@@ -136,14 +136,14 @@ def cache_sliders() -> LiveFigure:
 
 # ----------------------------------------------------------------------------------------------------------- exercises
 def explore_blocks(function: Callable) -> LiveFigure:
-    """Let your `blockwise_attention(q, k, v, block_size)` read the eight keys; the average is yours after each."""
+    """Show your `blockwise_attention(q, k, v, block_size)` on the eight keys, with its average after each block."""
     key, value = (
         torch.tensor(numbers).float()[:, None] for numbers in (SCORES, VALUES)
     )  # (8, 1): with D = 1 the score is k
 
     @functools.cache
     def yours(read: int, block: int) -> tuple[float, str]:
-        """Return (the average over the first keys, ""), or (0, what happened)."""
+        """Return (the average over the first keys, ""), or (0, what went wrong)."""
         arguments = torch.ones(1, 1), key[:read].clone(), value[:read].clone(), block
         result, problem = attempt_numbers(function, *arguments, shape=(1, 1))
         return (0.0, problem) if result is None else (result.clamp(-1, 31).item(), "")
@@ -176,13 +176,13 @@ def explore_blocks(function: Callable) -> LiveFigure:
 
 
 def explore_cache(function: Callable) -> LiveFigure:
-    """Show which tokens your `cached_attention(q_new, k_new, v_new, cache)` lets the new tokens see, and what is in its
-    cache.
+    """Show which tokens the new tokens see in your `cached_attention(q_new, k_new, v_new, cache)`, and the content of
+    its cache.
     """
 
     @functools.cache
     def look(T: int, cached: int) -> tuple[np.ndarray, str]:
-        """Return (who is seen (T, S), what to say). Token s has as its value row s of the identity: outputs are
+        """Return (the weights (T, S), a comment). The value of token s is row s of the identity, so outputs are
         weights.
         """
         S, rng = T + cached, torch.Generator().manual_seed(0)
@@ -236,7 +236,7 @@ def explore_cache(function: Callable) -> LiveFigure:
 
 
 def _said_of_cache(given: list, *right: torch.Tensor) -> str:
-    """Say whether the cache that came back is the keys and values of all tokens?"""
+    """Return a sentence about whether the returned cache has the keys and values of all tokens."""
     if not given:
         return "No cache came back: return (output, cache)."
     kept = given[0]

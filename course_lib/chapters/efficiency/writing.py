@@ -1,4 +1,4 @@
-"""Chapter 14: text that a model writes, with the tokens and the weights that it read for it."""
+"""Chapter 14's generation loop, which counts the tokens and the weights that it reads."""
 
 import torch
 from torch import Tensor
@@ -10,15 +10,16 @@ from course_lib.sampling import generate
 
 
 def weights_read(config: TransformerConfig) -> int:
-    """Return how many weights a step of writing reads: all, without tables of which it only looks up a row per text."""
+    """Return how many weights a step of generation reads: all, except tables of which it only looks up a row per
+    text."""
     count = count_parameters(config)
     looked_up = count.by_component["position embedding"] + config.vocab_size * config.d_model * (not config.tie_weights)
     return count.total - looked_up
 
 
 def write_and_count(model: DecoderOnly, prompt: Tensor, n: int, stop: int, use_cache: bool) -> tuple[Tensor, int]:
-    """Continue a prompt (1, T) by at most n tokens, always with the most probable; return the ids, and how many tokens
-    the model was given in all calls together.
+    """Continue a prompt (1, T) by at most n tokens, always the most probable. Return the ids, and the number of tokens
+    that the model read in all calls together.
     """
     given: list[int] = []
     hook = model.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0].shape[1]))

@@ -1,4 +1,4 @@
-"""Claims of chapter 15: what loading can get wrong unnoticed, and what an attention map can and cannot show."""
+"""Claims of chapter 15: errors that loading does not report, and what an attention map can and cannot show."""
 
 import math
 import statistics
@@ -43,11 +43,13 @@ def _held_out(seed: int, n_stories: int) -> list[str]:
     return Tinytown(HELD_OUT_SEED + seed).sample(n_stories)
 
 
-# ---------------------------------------------------------------------------------------------- a model as others write
+# -------------------------------------------------------------------------------------- a model in another layout
 def gpt2_layout(model: DecoderOnly) -> tuple[dict[str, Tensor], dict]:
-    """Return a decoder of ours as Hugging Face's GPT-2 would be written: (tensors by their names, configuration).
+    """Return a decoder of ours in the layout of Hugging Face's GPT-2: (tensors by their names, configuration).
 
-    The way back from `from_hf_state_dict`: linear layers turned to (in, out), and q, k and v in one matrix.
+    This is the inverse of `from_hf_state_dict`: linear layers are transposed to (in, out), and q, k and v are one
+    matrix.
+
     Errors: ValueError if the model is not of GPT-2's kind (learned positions, LayerNorm before each part, biases).
     """
     config = model.config
@@ -76,27 +78,27 @@ def gpt2_layout(model: DecoderOnly) -> tuple[dict[str, Tensor], dict]:
 def makes_sense(
     model: DecoderOnly, tokenizer: WordTokenizer, seed: int, n_texts: int = 20, n_tokens: int = 20
 ) -> float:
-    """Return the share of texts, drawn at T = 1 after "once there was a", that Tinytown could have told."""
+    """Return the fraction of texts, sampled at T = 1 after "once there was a", that Tinytown could have produced."""
     town, start = Tinytown(), torch.tensor([tokenizer.encode("once there was a", end=False)] * n_texts)
     generator = torch.Generator().manual_seed(seed)
     ids = generate(model, start, n_tokens, stop=tokenizer.eos_id, generator=generator)
     sensible = 0
     for row in cast(Tensor, ids).tolist():
         text = row[: row.index(tokenizer.eos_id)] if tokenizer.eos_id in row else row
-        with suppress(ValueError):  # raised where no story begins like this
+        with suppress(ValueError):  # raised if no story begins like this
             sensible += "<eos>" in town.next_word(tokenizer.decode(text)) or len(text) == len(row)
     return sensible / n_texts
 
 
 def mistaken(mistake: str) -> DecoderOnly:
-    """Return the Tinytown model, written as GPT-2 would be and read back with one of MISTAKES."""
+    """Return the Tinytown model, saved in GPT-2's layout and loaded with one of MISTAKES."""
     tensors, settings = gpt2_layout(load_pretrained("tinytown")[0])
     if mistake == "square matrices not transposed":
         tensors |= {name: each.T.contiguous() for name, each in tensors.items() if name.endswith("attn.c_proj.weight")}
     return cast(DecoderOnly, from_hf_state_dict("gpt2", tensors, settings | MISTAKES[mistake]))
 
 
-MISTAKES: dict[str, dict] = {  # what stands wrongly in the configuration
+MISTAKES: dict[str, dict] = {  # the errors in the configuration
     "none": {},
     "square matrices not transposed": {},
     "8 heads instead of 4": {"n_head": 8},
@@ -133,7 +135,8 @@ def mistake_verdict(right: float, mistaken: list[float]) -> str:
     seeds=SEEDS,
 )
 def small_mistake() -> Measurement:
-    """Measure the fraction of sampled texts that Tinytown could have told, loaded correctly and with each mistake."""
+    """Measure the fraction of sampled texts that Tinytown could have produced, loaded correctly and with each
+    mistake."""
     tokenizer = load_pretrained("tinytown")[1]
     shares = {name: [makes_sense(mistaken(name), tokenizer, seed) for seed in SEEDS] for name in MISTAKES}
     means = {name: round(statistics.fmean(found), 1) for name, found in shares.items()}
@@ -153,12 +156,12 @@ def small_mistake() -> Measurement:
     )
 
 
-SMALL = 0.05  # a rise of the loss that two samples of 20 stories differ by as well
+SMALL = 0.05  # two samples of 20 stories also differ by this much
 
 
 def rises_without(seed: int) -> dict[str, float]:
-    """Return how much the loss on the same stories rises when one matrix of the blocks stays random, as a fraction of
-    the loss: name of the matrix -> rise."""
+    """Return the rise of the loss on the same stories when one matrix of the blocks stays random, as a fraction of the
+    loss: name of the matrix -> rise."""
     model, tokenizer = load_pretrained("tinytown")
     matrices = [name for name, tensor in model.named_parameters() if tensor.dim() == 2 and name.startswith("blocks.")]
     reference, rises = mean_loss(model, tokenizer), {}
@@ -173,8 +176,8 @@ def rises_without(seed: int) -> dict[str, float]:
 
 
 def missing_verdict(not_worse: float, small: float) -> str:
-    """Take the fraction of matrices that raise the loss on the same stories not at all when they are missing, and the
-    fraction that raise it by less than 5%.
+    """Take two fractions of the matrices: those that do not raise the loss on the same stories when they are missing,
+    and those that raise it by less than 5%.
 
     confirmed: every missing matrix raises the loss by at least 5%
     depends: every one raises the loss, and some of them by less than 5%
@@ -222,7 +225,7 @@ PAIRS = (("cat", "mat", "tired", "soft"), ("dog", "sofa", "hungry", "warm"), ("o
 
 
 def rows_that_differ(model: DecoderOnly | EncoderOnly, one: Sequence[int], other: Sequence[int]) -> Tensor:
-    """Compare two texts of equal length: the largest difference between their attention rows at each position, (T,),
+    """Return the largest difference between the attention rows of two texts of the same length at each position, (T,),
     over all heads.
 
     Errors: ValueError if the texts have different lengths.
@@ -287,11 +290,11 @@ def it_in_a_decoder() -> Measurement:
 
 
 def weight_on_first(weights: Tensor) -> list[tuple[float, Tensor]]:
-    """Return the weight on the first token, in the first half of the positions and in the second: two pairs (even
-    share, (L, H)).
+    """Return the weight on the first token, in the first half of the positions and in the second: two pairs (uniform
+    weight, (L, H)).
 
-    weights: (L, H, T, T). An even share is 1 over the number of positions that may be seen, averaged over the half. The
-    very first position is left out: in a causal model it sees nothing else.
+    weights: (L, H, T, T). The uniform weight is 1 over the number of positions that a query may see, averaged over the
+    half. The very first position does not count, because in a causal model it sees nothing else.
     """
     T, seen = weights.shape[-1], (weights > 0).flatten(0, 1).any(dim=0).sum(dim=-1)  # (T,): by some head
     halves = slice(1, T // 2), slice(T // 2, T)
@@ -299,8 +302,10 @@ def weight_on_first(weights: Tensor) -> list[tuple[float, Tensor]]:
 
 
 def rows_of_sinks(name: str, weights: Tensor) -> list[list[str]]:
-    """Return the weight on the first token as rows of a table, one for each half of the positions: the model's name,
-    the half, mean and largest weight over the heads, the even share, and how many heads give more than twice that.
+    """Return the weight on the first token as rows of a table, one for each half of the positions.
+
+    A row has the model's name, the half, the mean and largest weight over the heads, the uniform weight, and how many
+    heads have more than twice the uniform weight.
 
     weights: (L, H, T, T).
     """
@@ -312,7 +317,7 @@ def rows_of_sinks(name: str, weights: Tensor) -> list[list[str]]:
 
 
 def rank_correlation(one: Tensor, other: Tensor) -> float:
-    """Return Spearman's correlation of the ranks, 1 for the same order, −1 for the reverse. Source: Spearman 1904."""
+    """Return Spearman's rank correlation: 1 for the same order, −1 for the reverse. Source: Spearman 1904."""
     ranks = torch.stack([values.argsort().argsort().double() for values in (one, other)])
     return torch.corrcoef(ranks)[0, 1].item()
 
@@ -320,15 +325,15 @@ def rank_correlation(one: Tensor, other: Tensor) -> float:
 def matched_swaps(
     town: Tinytown, words: Sequence[str], generator: torch.Generator, most: int = 3
 ) -> dict[str, list[str]]:
-    """Return the words of the beginning of a story that can be exchanged for others wherever they stand, so that it
-    stays one that Tinytown could tell: word -> up to `most` others.
+    """Return words of the beginning of a story that can be replaced everywhere in it, so that Tinytown could still
+    produce it: word -> up to `most` replacements.
     """
     swaps: dict[str, list[str]] = {}
     for word in dict.fromkeys(words):
         options = sorted(town.next_word(join_words(words[: words.index(word)])).keys() - {word, "<eos>"})
         order = torch.randperm(len(options), generator=generator).tolist()[: 2 * most]
         for other in (options[i] for i in order):
-            with suppress(ValueError):  # raised where no story begins like this
+            with suppress(ValueError):  # raised if no story begins like this
                 town.next_word(join_words([other if each == word else each for each in words]))
                 swaps.setdefault(word, []).append(other)
     return {word: others[:most] for word, others in swaps.items()}
@@ -347,14 +352,15 @@ def value_sizes(model: DecoderOnly, ids: Tensor) -> Tensor:
 
 
 def weights_and_influence(seed: int, n_stories: int = 16) -> tuple[float, float, float, float]:
-    """Return the mean rank correlations over stories, of a word's influence with its weight, of its influence with how
-    late it stands, of its weight with how late it stands, and of its influence with its weight times the size of its
-    value.
+    """Return four rank correlations, each averaged over stories.
 
-    Influence: how far the prediction moves, in nats (KL), if the word is exchanged for another that fits. Weight: from
-    the last word, averaged over all heads of all layers, summed over the word's places. Size: the norm of the value as
-    a head adds it to the stream, after W_O. Each story is cut at a word drawn from its second half; stories with fewer
-    than five words that can be exchanged are left out.
+    They compare a word's influence with its weight, its influence with its position, its weight with its position, and
+    its influence with its weight times the size of its value.
+
+    Influence: how far the prediction moves, in nats (KL), if the word is replaced by another that fits. Weight: from
+    the last word, averaged over all heads of all layers, summed over the word's positions. Size: the norm of the value
+    as a head adds it to the stream, after W_O. Each story is cut at a random word in its second half. Stories with
+    fewer than five words that can be replaced do not count.
     """
     model, tokenizer = load_pretrained("tinytown")
     town, generator = Tinytown(), torch.Generator().manual_seed(seed)
@@ -434,30 +440,30 @@ def _parsed(story: str) -> list[Step]:
 def topic_vectors(model: DecoderOnly, tokenizer: WordTokenizer, stories: Sequence[str]) -> tuple[Tensor, list[str]]:
     """Return the lines of these stories as vectors of length 1, (N, d_model), and the topic of each.
 
-    A line's vector is the mean of its tokens' final hidden states, read in the whole story.
+    A line's vector is the mean of its tokens' final hidden states, after the model has read the entire story.
     """
     vectors, topics = [], []
     for story in stories:
         with evaluating(model), trace(model, "final_norm") as seen:
             model(torch.tensor([tokenizer.encode(story)]))
         for step in _parsed(story):
-            places = slice(1 + step.start, 1 + step.start + len(step.line.words))  # 1: <bos> stands in front
+            places = slice(1 + step.start, 1 + step.start + len(step.line.words))  # 1: <bos> comes first
             vectors.append(seen["final_norm"][0, places].mean(dim=0))
             topics.append(step.line.topic)
     return F.normalize(torch.stack(vectors), dim=-1), topics
 
 
 def nearest_has_the_topic(vectors: Tensor, topics: Sequence[str]) -> float:
-    """Return the share of the lines whose nearest other line is about the same."""
+    """Return the fraction of the lines whose nearest other line has the same topic."""
     similarity = vectors @ vectors.T
     nearest = similarity.fill_diagonal_(-1).argmax(dim=-1)
     return statistics.fmean(topics[i] == topics[int(j)] for i, j in enumerate(nearest))
 
 
 def lines_by_words(tokenizer: WordTokenizer, stories: Sequence[str], table: Tensor) -> Tensor:
-    """Return the lines of these stories as vectors of length 1: the sum of their words' rows of a table (V, D), (N, D).
+    """Return the lines of these stories as vectors of length 1, (N, D): the sum of their words' rows of a table (V, D).
 
-    With the identity as the table, words are counted."""
+    With the identity as the table, the vectors count words."""
     lines = [
         split_words(story)[step.start : step.start + len(step.line.words)]
         for story in stories
@@ -468,7 +474,8 @@ def lines_by_words(tokenizer: WordTokenizer, stories: Sequence[str], table: Tens
 
 
 def topics_found(seed: int) -> dict[str, float]:
-    """Return the fraction of lines whose nearest other line is about the same, by how the vectors are made."""
+    """Return the fraction of lines whose nearest other line has the same topic: name of the kind of vector ->
+    fraction."""
     model, tokenizer = load_pretrained("tinytown")
     stories = _held_out(seed, STORIES)
     torch.manual_seed(seed)
@@ -496,8 +503,10 @@ STRICT = RIDGES[-1]
 
 
 def probed(vectors: Tensor, labels: Tensor, seed: int) -> dict[float, float]:
-    """Return how often a linear probe, fitted to 7 of 10 vectors by ridge regression, finds the label of the others:
-    ridge -> fraction. The features have standard deviation 1.
+    """Fit a linear probe to 7 of 10 vectors by ridge regression, and return how often it finds the label of the others:
+    ridge -> fraction.
+
+    The features have standard deviation 1.
     """
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     fit, test = order.tensor_split([int(0.7 * len(order))])
@@ -510,7 +519,7 @@ def probed(vectors: Tensor, labels: Tensor, seed: int) -> dict[float, float]:
     return found
 
 
-WITHOUT = {  # random blocks without the parts that tell them the order of the words
+WITHOUT = {  # random blocks without the parts that give them the order of the words
     "random, no attention": ("attention.out_proj",),
     "random, no position vectors": ("positions",),
     "random, neither": ("attention.out_proj", "positions"),
@@ -527,11 +536,11 @@ def without(model: DecoderOnly, *parts: str) -> DecoderOnly:
 
 
 def who_chased(seed: int, n_animals: int = 16) -> dict[str, dict[float, float]]:
-    """Return how often a probe tells who chased whom from the mean vector of a line: how the vectors are made -> ridge
-    -> fraction.
+    """Return how often a probe finds out who chased whom from the mean vector of a line: kind of vector -> ridge ->
+    fraction.
 
-    Each ordered pair of animals is one line, and both orders of a pair have the same words. Random blocks are read
-    again without the parts that tell them the order: attention, position vectors, and both.
+    Each ordered pair of animals is one line, and both orders of a pair have the same words. Random blocks are tested
+    again without the parts that give them the order: attention, position vectors, and both.
     """
     model, tokenizer = load_pretrained("tinytown")
     torch.manual_seed(seed)
@@ -554,8 +563,9 @@ def who_chased(seed: int, n_animals: int = 16) -> dict[str, dict[float, float]]:
 
 
 def encoder_verdict(topic: float, who: float, who_strict: float) -> str:
-    """Take what trained blocks gain over random ones on the same table: in how many lines the nearest one has the same
-    topic, and in how many a probe tells who chased whom, with the best ridge of each and with one large ridge for both.
+    """Take the gain of trained blocks over random ones with the same table. There are three numbers: how often the
+    nearest line has the same topic, how often a probe finds out who chased whom with the best ridge of each, and how
+    often with one large ridge for both.
 
     confirmed: the trained blocks gain at most 5 percentage points in each of the three
     depends: they gain at most 5 points in some, and more in others
@@ -582,7 +592,7 @@ def encoder_verdict(topic: float, who: float, who_strict: float) -> str:
     seeds=SEEDS,
 )
 def grouped_sentences() -> Measurement:
-    """Measure how often the nearest other line is about the same thing, and how often a probe tells who chased whom."""
+    """Measure how often the nearest other line has the same topic, and how often a probe finds out who chased whom."""
     topics, who = [topics_found(seed) for seed in SEEDS], [who_chased(seed) for seed in SEEDS]
     trained, on_table, table = (
         round(statistics.fmean(each[way] for each in topics), 2)
@@ -620,17 +630,19 @@ def grouped_sentences() -> Measurement:
     )
 
 
-# --------------------------------------------------------------------------------------------- what training brought
+# ------------------------------------------------------------------------------------------------ the effect of
+# training
 def lead(logits: Tensor, animal: int, thing: int) -> Tensor:
-    """Return how far the animal leads the thing after the last token, in nats: logits (B, T, V) -> (B,)."""
+    """Return how far the animal is ahead of the thing after the last token, in nats: logits (B, T, V) -> (B,)."""
     return logits[:, -1, animal] - logits[:, -1, thing]
 
 
 def two_routes(model: DecoderOnly, tokenizer: WordTokenizer) -> list[tuple[str, str, float, float]]:
     """Take the attention of layer 2, at the last token, from the run on the other text of a pair, or from the same run.
 
-    Returns: the adjectives in the texts and in the runs that the attention is from; how far the animal of the story
-    leads its thing, and how far the mean of all other animals leads that of all other things. Means of PAIRS, in nats.
+    Returns rows: the adjectives of the texts, the adjectives of the runs that the attention is from, how far the
+    story's animal is ahead of its thing, and how far the mean of all other animals is ahead of the mean of all other
+    things. The numbers are means over PAIRS, in nats.
     """
     kinds = [[tokenizer.id(word) for word in CLASSES[kind]] for kind in ("animal", "thing")]
     adjectives = [", ".join(words) for words in list(zip(*PAIRS))[2:]]  # those of the animals, those of the things
@@ -652,10 +664,11 @@ def two_routes(model: DecoderOnly, tokenizer: WordTokenizer) -> list[tuple[str, 
 def referent_texts(
     n_texts: int, seed: int = 0, it: str = "it", exchanged: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return texts in which an adjective after “it” decides between an animal and a thing: ids (N, T), and the ids of
-    the right noun and of the other one, (N,) each. In every second text the thing is right.
+    """Return texts in which an adjective after “it” decides between an animal and a thing.
 
-    it: the word in the position of “it”. exchanged: the nouns are exchanged, as in “the mat sat on the cat”.
+    Returns: ids (N, T), and the ids of the correct noun and of the other one, (N,) each. The thing is correct in every
+    second text.
+    it: the word in the position of “it”. exchanged: swap the nouns, as in “the mat sat on the cat”.
     """
     tokenizer, generator = WordTokenizer(), torch.Generator().manual_seed(seed)
 
@@ -680,8 +693,8 @@ def referent_texts(
 def referents_right(
     model: DecoderOnly, n_texts: int = 64, seed: int = 0, it: str = "it", exchanged: bool = False
 ) -> dict[str, float]:
-    """Return in which fraction of the texts the correct noun leads the other one, in which it is the most probable word
-    of all, and in which the most probable word is of the right kind, an animal or a thing."""
+    """Return three fractions of the texts: the correct noun is ahead of the other one; it is the most probable word of
+    all; the most probable word is of the correct kind, an animal or a thing."""
     ids, right, wrong = referent_texts(n_texts, seed, it, exchanged)
     with evaluating(model):
         logits = model(ids)[:, -1]  # (N, V)
@@ -695,9 +708,10 @@ def referents_right(
 
 
 def carried(model: DecoderOnly, at: str, positions: Sequence[int] | None = None) -> float:
-    """Return the share of the answer that one part carries: how far the lead moves if the part is taken from the run on
-    the other adjective, as a share of how far it moves if the adjective itself is exchanged. Mean over three pairs of
-    texts.
+    """Return the fraction of the answer that one part carries, averaged over three pairs of texts.
+
+    It is the change of the lead if the part is taken from the run on the other adjective, divided by the change if the
+    adjective itself is replaced.
     """
     _, tokenizer = load_pretrained("tinytown")
     shares = []
@@ -709,7 +723,7 @@ def carried(model: DecoderOnly, at: str, positions: Sequence[int] | None = None)
     return statistics.fmean(shares)
 
 
-STAND_INS = ("he", "so", ".", "to")  # none of them points at the cat or the mat
+STAND_INS = ("he", "so", ".", "to")  # none of them refers to the cat or the mat
 
 
 def referent_verdict(trained: float, untrained: list[float], without_it: float) -> str:
@@ -741,7 +755,7 @@ def referent_verdict(trained: float, untrained: list[float], without_it: float) 
     seeds=SEEDS,
 )
 def referent_learned() -> Measurement:
-    """Measure how often the right one of two nouns leads, in 64 texts for every seed."""
+    """Measure how often the correct one of two nouns leads, in 64 texts for every seed."""
     model, _ = load_pretrained("tinytown")
     untrained = []
     for seed in SEEDS:
@@ -792,18 +806,19 @@ def losses_on_the_way(way: str, steps: int, rate: float, seed: int) -> list[tupl
 
 
 def forgotten(way: str, steps: int, rate: float, seed: int) -> float:
-    """Return the loss in Tinytown once the second town is learned to SAME nats; infinite if it is not."""
+    """Return the loss in Tinytown when the loss in the second town has fallen to SAME nats; infinite if it never
+    does."""
     seen = losses_on_the_way(way, steps, rate, seed)
     return forgotten_at(seen, SAME) if min(new for new, _ in seen) <= SAME else math.inf
 
 
 def at_the_end(way: str, steps: int, rate: float, seed: int) -> tuple[float, float]:
-    """Return the losses after the last step: in the second town, which chooses the rate, and in Tinytown."""
+    """Return the losses after the last step: in the second town, which determines the rate, and in Tinytown."""
     return losses_on_the_way(way, steps, rate, seed)[-1]
 
 
 def at_highest_rate(best: Best) -> str:
-    """Return the first seed's loss at the highest rate, as text; rates that learn too little are left out."""
+    """Return the first seed's loss at the highest rate as text, without rates that learn too little."""
     highest = max(rate for rate, loss in best.tried.items() if loss < math.inf)
     return f"{best.tried[highest]:.1f}"
 
@@ -824,7 +839,7 @@ def at_highest_rate(best: Best) -> str:
     seeds=SEEDS,
 )
 def lora_forgets(size: Size) -> Measurement:
-    """Measure what is forgotten of Tinytown by both ways: for the same gain, and at the end of training."""
+    """Measure how much of Tinytown both ways forget: for the same gain, and at the end of training."""
     steps = size.steps(STEPS)
     whole, thin = (at_best_rate(partial(forgotten, way, steps), RATES[way], SEEDS) for way in ("all", "lora"))
     saved = [round(one - other, 1) for one, other in zip(whole.losses, thin.losses)]

@@ -1,4 +1,4 @@
-"""Families: the settings in which a published model differs from its closest relative. Chapter 15."""
+"""The settings in which a published model differs from its closest relative. Chapter 15."""
 
 from dataclasses import asdict
 from importlib.util import find_spec
@@ -14,11 +14,11 @@ from course_lib.pretrained import load_pretrained
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# Of Llama 3.1: its configuration's `rope_parameters`.
+# The values of Llama 3.1: `rope_parameters` in its configuration.
 LLAMA_3_1 = {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0}
 LLAMA_3_1 |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 
-# Fields that are a design choice rather than a size, in the order in which they are printed, and what each one sets.
+# The fields that are a design choice rather than a size, in the order in which we print them, and their meaning.
 CHOICES = {
     "positions": "how positions are encoded",
     "rotary_share": "the part of each head that RoPE rotates",
@@ -38,17 +38,17 @@ CHOICES = {
 
 
 def differences(config: TransformerConfig, relative: TransformerConfig) -> dict[str, str]:
-    """Return the settings of a config that differ from its relative's: "window=4096" -> what that sets.
+    """Return the settings of a config that differ from its relative's: "window=4096" -> the meaning of the setting.
 
-    Sizes, eps, theta and dropout are left out: every model has its own.
+    Sizes, eps, theta and dropout do not count, because every model has its own.
     """
     own, other = asdict(config), asdict(relative)
     return {f"{name}={own[name]!r}": what for name, what in CHOICES.items() if own[name] != other[name]}
 
 
 def small_random_models() -> "dict[str, PreTrainedModel]":
-    """Return a small GPT-2, LLaMA and BERT of `transformers`, in evaluation mode. Every parameter is random, also the
-    biases and the gains, so that no two are alike."""
+    """Return a small GPT-2, LLaMA and BERT of `transformers`, in evaluation mode. Every parameter is random, including
+    biases and gains, so that no two are equal."""
     from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
     sizes: dict[str, Any] = {"vocab_size": 50, "max_position_embeddings": 32, "hidden_size": 24, "num_hidden_layers": 2}
@@ -66,7 +66,7 @@ def small_random_models() -> "dict[str, PreTrainedModel]":
 
 
 def newer_families() -> dict[str, tuple[str, dict[str, str]]]:
-    """Return later families: name -> (the family that it resembles most, the `differences` from that one)."""
+    """Return later families: name -> (the family that it resembles most, the `differences` from that family)."""
     from transformers import GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, Qwen3Config
 
     relatives = {"LLaMA": config_from_hf("llama", LlamaConfig()), "GPT-2": config_from_hf("gpt2", GPT2Config())}
@@ -83,10 +83,10 @@ def newer_families() -> dict[str, tuple[str, dict[str, str]]]:
 
 
 def parity_with_transformers(text: str) -> list[tuple[str, str, str, str]]:
-    """Run MiniLM and SmolLM2 on a text, in our modules and in `transformers`, from the same files: each model's name,
-    what is compared, the largest absolute number of that, and its largest error.
+    """Run MiniLM and SmolLM2 on a text, in our modules and in `transformers`, from the same files.
 
-    SmolLM2 is left out where `accelerate` is missing: `transformers` needs it to open a GGUF file.
+    Returns for each model: its name, the compared quantity, its largest absolute value, and its largest error. SmolLM2
+    is left out if `accelerate` is missing, because `transformers` needs it to open a GGUF file.
     """
     from transformers import AutoModel, AutoModelForCausalLM
 

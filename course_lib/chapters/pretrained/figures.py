@@ -1,4 +1,4 @@
-"""Figures of chapter 15: where a checkpoint's tensors go, what a token looks at, how near sentences are."""
+"""Figures of chapter 15: a checkpoint's tensors, attention weights, similar sentences, and forgetting."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, RED, S
 from course_lib.live.shared_figures import WeightBars
 
 THICK = 7  # width of a line of weight 1, in points
-FAINT = 0.03  # lines of less weight are left out
+FAINT = 0.03  # thinner lines are left out
 
 
 Shape = tuple[int, ...]
 
 
 def checkpoint_map(rows: Sequence[tuple[tuple[str, Shape], str, Sequence[tuple[str, Shape]]]], title: str) -> Figure:
-    """Show where each tensor of a checkpoint goes: (its name and shape, what is done to it, our names and shapes) per
+    """Draw each tensor of a checkpoint with its name and shape, the operation on it, and our names and shapes, one per
     row.
 
-    A matrix that is transposed though it is square stands out: its shape cannot tell whether that was done.
+    A square matrix that is transposed is highlighted, because its shape does not show whether it was transposed.
     """
     lines = sum(len(ours) for _, _, ours in rows)
     figure, axes = new_figure(WIDE, 0.9 + 0.36 * lines)
@@ -33,7 +33,7 @@ def checkpoint_map(rows: Sequence[tuple[tuple[str, Shape], str, Sequence[tuple[s
         middle = y + (len(ours) - 1) / 2
         square = "transpose" in done and shape[0] == shape[-1]
         _named(axes, 0.0, middle, 3.15, name, shape, ORANGE if square else LIGHT)
-        at, side = (4.05, "center") if len(ours) == 1 else (3.1, "left")  # clear of the arrows that fan out
+        at, side = (4.05, "center") if len(ours) == 1 else (3.1, "left")  # away from the arrows that fan out
         axes.text(at, middle - (0.12 if len(ours) == 1 else 0.66), done, ha=side, va="bottom", fontsize=FONT - 1)
         for i, (our_name, our_shape) in enumerate(ours):
             arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 1, "shrinkA": 0, "shrinkB": 0}
@@ -49,8 +49,8 @@ def checkpoint_map(rows: Sequence[tuple[tuple[str, Shape], str, Sequence[tuple[s
 
 
 def gpt2_rows(theirs: Mapping[str, Shape], ours: Mapping[str, Shape]) -> list:
-    """Return the rows of `checkpoint_map` for the tables, the first block and the final norm of a GPT-2: its shapes and
-    ours by the names of the weights."""
+    """Return the rows of `checkpoint_map` for the tables, the first block and the final norm of a GPT-2: GPT-2's shapes
+    and ours, by the names of the weights."""
     steps = {
         "wte": ("as it is", ["token_embedding"]),
         "wpe": ("as it is", ["positions"]),
@@ -80,11 +80,14 @@ def _named(axes, x: float, y: float, width: float, name: str, shape: Shape, colo
 
 @dataclass
 class AttentionLines(Drawing):
-    """Left: lines from each token to those that one head looks at, as thick as the weight; the asking one in orange.
-    Right: what the asking token looks at in every head of every layer.
+    """Draw one head's weights as lines on the left, and all heads' weights from one query on the right.
+
+    On the left, lines go from each token to those that it attends to, as thick as the weight; the query is orange.
 
     Args:
-        weights: (L, H, T, T), rows are queries. tokens: T texts. places: room for so many tokens, T or more.
+        weights: (L, H, T, T), rows are queries.
+        tokens: T texts.
+        places: the number of tokens for which there is room, at least T.
     """
 
     weights: np.ndarray
@@ -116,7 +119,7 @@ class AttentionLines(Drawing):
         right.set_xticks(range(self.places))
         right.tick_params(length=0)
         right.hlines([H * i - 0.5 for i in range(1, L)], -0.5, self.places - 0.5, color=GREY, linewidth=0.6)
-        (self.row,) = right.plot([], [], color=ORANGE, linewidth=2 if L * H <= 24 else 0)  # thin rows: a mark alone
+        (self.row,) = right.plot([], [], color=ORANGE, linewidth=2 if L * H <= 24 else 0)  # thin rows have only a mark
         (self.mark,) = right.plot([], [], "<", color=ORANGE, markersize=9, clip_on=False)
         self.mark.set_in_layout(False)
         bar = figure.colorbar(self.image, ax=right, fraction=0.04, pad=0.045)
@@ -157,7 +160,7 @@ class AttentionLines(Drawing):
 
 @dataclass
 class HeadScores(WeightBars):
-    """One score per head, beside what an even share would score; even: that share, a dashed line."""
+    """Draw one score per head, with a dashed line for uniform attention. even: the score of uniform attention."""
 
     xlabel: str = "mean weight"
     even: float = 0.0
@@ -216,8 +219,10 @@ def attention_maps(maps: Mapping[str, tuple[Sequence[str], np.ndarray]], asks: s
 
 
 def forgetting(paths: Mapping[str, Sequence[tuple[float, float]]], entropy: float, at: float, title: str) -> Figure:
-    """Draw what each way of fine-tuning forgets as it learns: name -> (loss in the new town, loss in the old one) at
-    every look. at: the loss in the new town at which they are compared.
+    """Draw how much each method of fine-tuning forgets while it learns.
+
+    paths: name -> (loss in the new town, loss in the old town) at every evaluation. at: the loss in the new town at
+    which we compare the methods.
     """
     figure, axes = new_figure(WIDE, 3.9)
     looks = tuple(zip(paths.items(), (BLUE, RED, INK), "os^"))

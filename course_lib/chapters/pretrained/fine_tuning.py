@@ -1,4 +1,4 @@
-"""Fine-tuning: the Tinytown model moves to a second town, with all of its weights or with LoRA. Chapter 15."""
+"""Fine-tuning of the Tinytown model on a second town, with all of its weights or with LoRA. Chapter 15."""
 
 import statistics
 from collections.abc import Sequence
@@ -18,28 +18,28 @@ from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import CAPITALS, Batches, Tinytown, WordTokenizer, encode_stories, join_words, split_words
 from course_lib.training import story_losses, train
 
-# The second town speaks a dialect, and each country there has the capital of the next. Every word is exchanged for one
-# other: so a story there is as probable as its original here, and the entropy of both towns is one number.
+# The second town speaks a dialect, and each country there has the capital of the next country. Every word is replaced
+# by exactly one other. So a story there is as probable as its original here, and both towns have the same entropy.
 DIALECT = {"the": "a", "a": "the", "was": "is", "is": "was"}
 MOVED = dict(zip(CAPITALS.values(), [*list(CAPITALS.values())[1:], next(iter(CAPITALS.values()))]))
 
 
 def second_town(text: str) -> str:
-    """Return a text of Tinytown as the second town tells it: "the cat was tired" -> "a cat is tired"."""
+    """Return a text of Tinytown in the dialect of the second town: "the cat was tired" -> "a cat is tired"."""
     return join_words((DIALECT | MOVED).get(word, word) for word in split_words(text))
 
 
 class LoRALinear(nn.Module):
-    """Let a linear layer stay as it is, and train what is added to its matrix: the product of two thin ones.
+    """Keep a linear layer unchanged, and train the product of two thin matrices that is added to its matrix.
 
     y = x (W + (alpha / rank) · B A)ᵀ + b,   computed as x Wᵀ + b + ((alpha / rank) · x Aᵀ) Bᵀ
 
     Args:
-        linear: the layer, d_in to d_out; from now on none of its parameters is trained.
-        rank: rows of A and columns of B, far fewer than d_in and d_out. alpha: B A counts alpha / rank times, so that
-            another rank needs no other learning rate.
+        linear: the layer, d_in to d_out; none of its parameters is trained any more.
+        rank: rows of A and columns of B, much smaller than d_in and d_out.
+        alpha: B A is multiplied by alpha / rank, so that another rank needs no other learning rate.
 
-    Parameters: `A` (rank, d_in), drawn, and `B` (d_out, rank), zeros: a new layer does what `linear` does.
+    Parameters: `A` (rank, d_in), random, and `B` (d_out, rank), zeros, so a new layer computes the same as `linear`.
     Errors: ValueError if rank < 1.
     Source: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1.
     """
@@ -53,13 +53,12 @@ class LoRALinear(nn.Module):
         self.scale = alpha / rank
 
     def forward(self, x: Float[Tensor, "*batch d_in"]) -> Float[Tensor, "*batch d_out"]:
-        low = self.scale * (x @ self.A.T)  # (..., rank): scaled here, where the numbers are few
+        low = self.scale * (x @ self.A.T)  # (..., rank): scaled here, where there are few numbers
         return self.linear(x) + low @ self.B.T
 
 
 def with_lora(model: DecoderOnly, rank: int, alpha: float) -> DecoderOnly:
-    """Freeze a model and put a LoRALinear in the place of every linear layer of its blocks; the same model is
-    returned."""
+    """Freeze a model and replace every linear layer of its blocks by a LoRALinear. Return the same model."""
     model.requires_grad_(False)
     for block in model.blocks:
         for name, module in list(block.named_modules()):
@@ -71,9 +70,9 @@ def with_lora(model: DecoderOnly, rank: int, alpha: float) -> DecoderOnly:
 
 STEPS, BATCH, T = 60, 8, 64
 RANK, ALPHA = 8, 16
-RATES = {"all": (5e-4, 1e-3, 2e-3), "lora": (2.5e-3, 5e-3, 1e-2)}  # in the same number of steps LoRA needs larger ones
-LOOK_EVERY = 10  # steps
-SAME = 0.85  # nats in the second town, at which runs are compared: 0.2 above the entropy
+RATES = {"all": (5e-4, 1e-3, 2e-3), "lora": (2.5e-3, 5e-3, 1e-2)}  # LoRA needs larger ones for the same steps
+LOOK_EVERY = 10  # steps from one evaluation to the next
+SAME = 0.85  # nats in the second town at which we compare runs: 0.2 above the entropy
 
 
 @cache
@@ -83,7 +82,7 @@ def _their_ids() -> Tensor:
 
 @cache
 def _held_out(n_stories: int) -> tuple[list[list[int]], list[list[int]]]:
-    """The same stories as the second town and as Tinytown tells them, as ids."""
+    """Return the same stories in the dialect of the second town and in Tinytown's words, as ids."""
     stories, tokenizer = Tinytown(HELD_OUT_SEED).sample(n_stories), WordTokenizer()
     return [tokenizer.encode(second_town(story)) for story in stories], list(map(tokenizer.encode, stories))
 
@@ -94,7 +93,7 @@ def both_losses(model: nn.Module, n_stories: int = 24) -> tuple[float, float]:
     return cast(tuple[float, float], tuple((nats.sum() / tokens.sum()).item() for nats, tokens in both))
 
 
-KINDS = {"the, a, was, is": frozenset(DIALECT), "capitals": frozenset(MOVED)}  # the words that the towns exchange
+KINDS = {"the, a, was, is": frozenset(DIALECT), "capitals": frozenset(MOVED)}  # the words that differ between the towns
 OTHERS = "all other words"
 
 
@@ -117,18 +116,21 @@ def losses_by_kind(model: nn.Module, n_stories: int = 200) -> dict[str, float]:
 
 
 class _Reached(Exception):
-    """The second town is known as well as was asked."""
+    """Stop training, because the loss in the second town is low enough."""
 
 
 def fine_tuned(
     way: str, seed: int, rate: float | None = None, steps: int = STEPS, until: float = 0.0
 ) -> tuple[DecoderOnly, list[tuple[float, float]]]:
-    """Return the Tinytown model after training on stories of the second town, and both losses on the way: before, and
+    """Return the Tinytown model after training on stories of the second town, and both losses: before the training, and
     after every LOOK_EVERY steps.
 
-    way: "all" trains every weight, "lora" only A and B. rate: the learning rate, the largest of RATES unless given.
-    until: training ends as soon as the loss in the second town is this low. The same seed gives both ways the same
-    batches.
+    Args:
+        way: "all" trains every weight, "lora" only A and B.
+        seed: for the batches, which are the same for both ways.
+        rate: the learning rate, by default the largest of RATES.
+        until: training ends as soon as the loss in the second town is this low.
+
     Errors: ValueError for another way.
     """
     require_one_of(tuple(RATES), way=way)
@@ -152,10 +154,10 @@ def fine_tuned(
 
 
 def forgotten_at(seen: Sequence[tuple[float, float]], new: float) -> float:
-    """Return the loss in Tinytown when that in the second town has come down to `new`, between two looks in a straight
-    line.
+    """Return the loss in Tinytown when the loss in the second town has fallen to `new`, interpolated between two
+    evaluations.
 
-    Errors: ValueError if it never comes down so far.
+    Errors: ValueError if the loss never falls so far.
     """
     for (new_before, old_before), (new_after, old_after) in pairwise(seen):
         if new_after <= new < new_before:
@@ -165,5 +167,5 @@ def forgotten_at(seen: Sequence[tuple[float, float]], new: float) -> float:
 
 
 def trained_parameters(model: nn.Module) -> int:
-    """Return how many numbers are trained."""
+    """Return the number of trained parameters."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)

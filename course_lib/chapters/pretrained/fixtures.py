@@ -1,4 +1,4 @@
-"""What answers of chapter 15 are given that is no plain data: see `grading/fixtures.py`."""
+"""How the tests of chapter 15 build arguments that are not plain data, and use an answer: see `grading/fixtures.py`."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from course_lib.grading.fixtures import drawn_decoder
 
 
 class _StoredWeights(nn.Module):
-    """A model of which nothing is known but what its heads look at."""
+    """A model that has nothing but attention weights."""
 
     def __init__(self, weights: list[Tensor]):
         super().__init__()
@@ -23,12 +23,12 @@ class _StoredWeights(nn.Module):
 
 
 def stored_weights(weights: list[Tensor]) -> nn.Module:
-    """Return a model whose attention weights are given, one (B, H, T, T) for each block."""
+    """Return a model with these attention weights, one (B, H, T, T) for each block."""
     return _StoredWeights(weights)
 
 
 def restless_decoder(config: dict, seed: int) -> gpt.DecoderOnly:
-    """Return a decoder with weights so large that its heads look here and there, in evaluation mode."""
+    """Return a decoder in evaluation mode with weights so large that its heads attend to different tokens."""
     model, rng = drawn_decoder(config, seed), torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -37,7 +37,7 @@ def restless_decoder(config: dict, seed: int) -> gpt.DecoderOnly:
 
 
 def drawn_linear(d_in: int, d_out: int, seed: int, bias: bool = True, dtype: str = "float32") -> nn.Linear:
-    """Return a linear layer with drawn weights."""
+    """Return a linear layer with random weights."""
     linear, rng = nn.Linear(d_in, d_out, bias), torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in linear.parameters():
@@ -46,9 +46,9 @@ def drawn_linear(d_in: int, d_out: int, seed: int, bias: bool = True, dtype: str
 
 
 def adapted(module: Any, x: Tensor) -> dict:
-    """Return what a linear layer with an adapter does: as it is, new, in training and merged.
+    """Return the outputs of a linear layer with an adapter: unchanged, new, after training and merged.
 
-    A new one is built around a layer with the weights of the module's own.
+    The new one is built around a layer with the weights of the module's own layer.
     """
     rank = len(module.A)
     weights = {name: each.detach().clone() for name, each in module.linear.named_parameters()}
@@ -70,12 +70,12 @@ def adapted(module: Any, x: Tensor) -> dict:
 
 
 def _agree(one: Tensor, other: Tensor) -> bool:
-    """Are they equal but for rounding? Two random starts never agree, and differ from each other in every number."""
+    """Return whether two tensors are equal up to rounding. Two random initializations differ in every number."""
     return one.shape == other.shape and torch.allclose(one.to(other), other, rtol=1e-4, atol=1e-6)
 
 
 def _sent_back(module: Any, output: Tensor) -> bool:
-    """Does a gradient reach A or B?"""
+    """Return whether a gradient reaches A or B."""
     if not output.requires_grad:
         return False
     output.square().sum().backward()
@@ -83,7 +83,8 @@ def _sent_back(module: Any, output: Tensor) -> bool:
 
 
 def _gradients(module: Any, x: Tensor) -> dict[str, Tensor]:
-    """The gradients of x, A and B under a weighted sum of the output in training; zeros where none arrives."""
+    """Return the gradients of x, A and B for a weighted sum of the output in training; zeros if there is no
+    gradient."""
     parts = {"x": x.clone().requires_grad_(), "A": module.A, "B": module.B}
     output = module.train()(parts["x"])
     if output.requires_grad:

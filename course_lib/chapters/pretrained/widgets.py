@@ -34,7 +34,7 @@ def attention_of(
     return tokens, torch.stack([weights[0].float().cpu() for weights in seen.values()])
 
 
-# Sentences in which an adjective decides what “it” is: animal, its adjective, the other one's, the beginning.
+# Sentences in which an adjective decides what “it” is: animal, its adjective, the other adjective, the beginning.
 IT_SENTENCES = (
     ("dog", "tired", "soft", "The dog slept on the rug"),
     ("horse", "tired", "wide", "The horse did not cross the road"),
@@ -53,8 +53,8 @@ def head_that_moves(model: EncoderOnly, tokenizer: SubwordTokenizer) -> list[flo
     """Find the head whose weight from “it” to the cat changes most between “tired” and “soft”, and measure the same
     head in IT_SENTENCES.
 
-    Returns: how many heads there are, the layer and the head, its change, the mean change of all heads, and its change
-        in each of IT_SENTENCES.
+    Returns: the number of heads, the layer and the head, its change, the mean change of all heads, and its change in
+    each of IT_SENTENCES.
     """
 
     def change(animal: str, adjective: str, other_adjective: str, beginning: str) -> Tensor:
@@ -80,12 +80,14 @@ def attention_viewer(
     query: str | None = None,
     drawn_from: int = 0,
 ) -> LiveFigure:
-    """Show what any token of a sentence looks at, in any head of a model: one head as lines, all heads beside it.
+    """Show the attention weights of any token of a sentence: one head as lines, and all heads next to it.
 
     Args:
-        sentences: short name -> text. layer, head: those shown first, counted from 0. query: the token that asks at
-            first (its first position in the first sentence); the last one unless given. drawn_from: the tokens before
-            this position, a common beginning, are left out of the picture.
+        sentences: short name -> text.
+        layer, head: those shown first, counted from 0.
+        query: the token chosen at first (its first position in the first sentence); by default the last token.
+        drawn_from: the tokens before this position, a common beginning, are not drawn.
+
     Errors: ValueError if query is not a token of the first sentence.
     """
     seen = {}
@@ -105,7 +107,7 @@ def attention_viewer(
             tokens,
             weights.cpu().numpy(),
             min(asks - drawn_from, len(tokens) - 1),
-        )  # a shorter sentence: its last token
+        )  # the last token of a shorter sentence
 
     def draw(sentence, layer, head, asks):
         tokens, weights, asks = look(sentence, asks)
@@ -140,7 +142,7 @@ BEGINNINGS = {
 
 
 def mapping_explorer(function: Callable) -> LiveFigure:
-    """Show Tinytown written as a GPT-2 checkpoint, read by your `from_gpt2`, and asked for the next word."""
+    """Show Tinytown's weights as a GPT-2 checkpoint, loaded by your `from_gpt2`, and the model's next word."""
     model, tokenizer = load_pretrained("tinytown")
 
     @cache
@@ -207,7 +209,8 @@ ROLES = ("previous", "first", "induction")
 
 
 def roles_explorer(function: Callable) -> LiveFigure:
-    """Show your `head_roles(model, ids)` on Tinytown's sixteen heads, trained and untrained, on random words twice."""
+    """Show your `head_roles(model, ids)` for Tinytown's sixteen heads, trained and untrained, on repeated random
+    words."""
     trained, tokenizer = load_pretrained("tinytown")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -236,7 +239,7 @@ def roles_explorer(function: Callable) -> LiveFigure:
         return found, ""
 
     def even_share(role: str, n: int) -> float:
-        """Show the score of a head that looks at all that it may see, evenly."""
+        """Return the score of a head with uniform attention to all tokens that it may see."""
         places = torch.arange(n if role == "induction" else 1, 2 * n)
         return (1 / (places + 1.0)).mean().item()
 

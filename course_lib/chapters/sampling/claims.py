@@ -1,4 +1,4 @@
-"""Chapter 13's claims: what temperature, filters and greed do to text whose language is known exactly."""
+"""Chapter 13's claims: what temperature, filters and greedy decoding do to text whose language is known exactly."""
 
 import math
 import statistics
@@ -43,7 +43,8 @@ def holtzman(place: str, quote: str) -> Source:
 
 @cache
 def positions(seed: int, n_stories: int = 5) -> tuple[Tensor, Tensor]:
-    """Return the model's logits and Tinytown's exact chances at every position of held-out stories: both (N, V)."""
+    """Return the model's logits and Tinytown's exact probabilities at every position of held-out stories: both (N,
+    V)."""
     model, tokenizer = load_pretrained("tinytown")
     town, logits, truth = Tinytown(), [], []
     for story in Tinytown(HELD_OUT_SEED + seed).sample(n_stories):
@@ -58,7 +59,7 @@ def positions(seed: int, n_stories: int = 5) -> tuple[Tensor, Tensor]:
 
 # --------------------------------------------------------------------------------------------------------- temperature
 def entropy_share(logits: Tensor, temperature: float) -> Tensor:
-    """Return the entropy at that temperature as a share of the largest, ln V: logits (N, V) -> (N,)."""
+    """Return the entropy at that temperature as a fraction of its maximum, ln V: logits (N, V) -> (N,)."""
     p = next_token_distribution(logits.double(), temperature)
     return torch.special.entr(p).sum(dim=-1) / math.log(logits.shape[-1])
 
@@ -103,12 +104,12 @@ def more_uniform() -> Measurement:
 
 
 # -------------------------------------------------------------------------------------------------------------- filters
-OPEN = 8  # possible words: where at least so many may follow, the next word is open
+OPEN = 8  # the next word is open if at least this many words are possible
 
 
 def kept(seed: int, **setting: Any) -> tuple[float, float]:
-    """Return the mean number of tokens that a filter keeps: where Tinytown allows one word, and where it allows at
-    least OPEN.
+    """Return the mean number of tokens that a filter keeps, if Tinytown allows one word, and if it allows at least
+    OPEN.
     """
     logits, truth = positions(seed)
     counts = (next_token_distribution(logits, **setting) > 0).sum(dim=-1).double()  # (N,)
@@ -145,7 +146,7 @@ def adapts_verdict(at_one: list[list[float]], at_two: list[list[float]]) -> str:
     seeds=SEEDS,
 )
 def sure_keeps() -> Measurement:
-    """Count what p = 0.9 keeps at positions of held-out stories, sorted by how many words the grammar allows there."""
+    """Count the tokens that p = 0.9 keeps in held-out stories, by how many words the grammar allows at the position."""
     found = {T: [kept(seed, temperature=T, top_p=0.9) for seed in SEEDS] for T in (1.0, 2.0)}
     means = {T: [statistics.fmean(column) for column in zip(*pairs)] for T, pairs in found.items()}
     k = round(means[1.0][1])
@@ -168,7 +169,7 @@ def sure_keeps() -> Measurement:
 
 # -------------------------------------------------------------------------------------------------------- greedy
 def log_p(model: DecoderOnly, tokenizer: WordTokenizer, story: str) -> float:
-    """Return ln p of a whole story under the model, its end included."""
+    """Return ln p of an entire story under the model, including its end."""
     ids = torch.tensor([tokenizer.encode(story)])  # (1, T)
     with evaluating(model):
         return model(ids[:, :-1]).log_softmax(dim=-1).gather(-1, ids[:, 1:, None]).sum().item()
@@ -176,7 +177,7 @@ def log_p(model: DecoderOnly, tokenizer: WordTokenizer, story: str) -> float:
 
 @cache
 def _stories_in_a_row(temperature: float = 0, seed: int = 0, beginning: str = "", n_tokens: int = 400) -> list[str]:
-    """Return the complete stories in a text of that length, which does not stop where a story ends, in order."""
+    """Return the complete stories, in order, in a text of that length that continues after the end of a story."""
     model, tokenizer = load_pretrained("tinytown")
     start = torch.tensor([tokenizer.encode(beginning, end=False)])
     generator = torch.Generator().manual_seed(seed)
@@ -195,7 +196,8 @@ STARTS = (
 
 
 def greedy_and_searched(beginning: str, n_beams: int = 16) -> tuple[Text, Text]:
-    """Return the story that greedy decoding writes from a beginning, and the one that a beam search finds by mean."""
+    """Return the story that greedy decoding writes from a beginning, and the one that a beam search finds by mean ln
+    p."""
     model, tokenizer = load_pretrained("tinytown")
     start = torch.tensor([tokenizer.encode(beginning, end=False)])
     room = model.config.max_seq_len - start.shape[1]
@@ -233,7 +235,7 @@ def hidden_verdict(greedy: Sequence[Sequence[float]], searched: Sequence[Sequenc
     verdict=hidden_verdict,
 )
 def most_probable() -> Measurement:
-    """Measure ln p of the greedy story and of the one that 16 beams find by mean, from twelve beginnings."""
+    """Measure ln p of the greedy story, and of the one that 16 beams find by mean ln p, from twelve beginnings."""
     greedy, searched = (list(column) for column in zip(*map(greedy_and_searched, STARTS)))
     better = [other[0] > one[0] + 1 for one, other in zip(greedy, searched)]
     longer = [other[1] >= one[1] for one, other in zip(greedy, searched)]
@@ -258,17 +260,15 @@ BEGINNINGS = ("once there was a king", "once there was a queen", "once there was
 
 
 def repeated(temperature: float, seed: int, beginning: str = "", n_tokens: int = 400) -> float:
-    """Return the fraction of the complete stories in that many tokens, one after the other, that came before word for
-    word.
-    """
+    """Return the fraction of the complete stories in this many tokens that repeat an earlier one word for word."""
     stories = _stories_in_a_row(temperature, seed, beginning, n_tokens)
     return sum(story in stories[:n] for n, story in enumerate(stories)) / len(stories)
 
 
 def tokens_before_a_repeat(beginning: str = "") -> int:
-    """Return after how many tokens of greedy text the first story begins that came before word for word.
+    """Return the number of tokens of greedy text before the first story that repeats an earlier one word for word.
 
-    Errors: ValueError if none did.
+    Errors: ValueError if there is none.
     """
     stories = _stories_in_a_row(0, 0, beginning, 400)
     repeats = [n for n, story in enumerate(stories) if story in stories[:n]]
@@ -303,7 +303,7 @@ def circles_verdict(greedy: list[float], drawn: list[float]) -> str:
     seeds=SEEDS,
 )
 def circles() -> Measurement:
-    """Measure the fraction of the stories in 400 tokens that came before, greedy and sampled, from three beginnings."""
+    """Measure the fraction of repeated stories in 400 tokens, greedy and sampled, from three beginnings."""
     greedy = [repeated(0, 0, beginning) for beginning in BEGINNINGS]
     drawn = [repeated(1.0, seed, beginning) for seed, beginning in zip(SEEDS, BEGINNINGS)]
     begins = [tokens_before_a_repeat(beginning) for beginning in BEGINNINGS]
@@ -328,9 +328,10 @@ def circles() -> Measurement:
 def let_through(
     seed: int, temperature: float, losses: Iterable[float] = (0.01,), **values: Iterable[float]
 ) -> list[float]:
-    """Return, for each bound of `losses`, the least probability of impossible words that one kind of filter leaves
-    while it removes at most that much of the true probability of the possible ones; both averaged over positions.
-    values: top_k=[…], top_p=[…] or min_p=[…].
+    """Return for each limit in `losses` the least probability of impossible words that one kind of filter leaves.
+
+    The filter may remove at most that much of the true probability of the possible words. Both are averaged over
+    positions. values: top_k=[…], top_p=[…] or min_p=[…].
     """
     logits, truth = positions(seed)
     ((name, settings),) = values.items()
@@ -349,8 +350,8 @@ FILTERS: dict[str, Any] = {"top_k": range(4, 140, 2), "top_p": [1 - 0.01 * i for
 
 
 def constant_k_verdict(least_ratios: list[float]) -> str:
-    """Compare impossible words let through, top-k / top-p: the least ratio of all seeds and bounds on the loss, for
-    each temperature.
+    """Compare the impossible words that top-k and top-p let through: the least ratio top-k / top-p over all seeds and
+    loss limits, for each temperature.
 
     confirmed: top-k lets through at least a fifth more at every temperature
     depends: at some temperatures
@@ -375,7 +376,7 @@ def constant_k_verdict(least_ratios: list[float]) -> str:
     seeds=SEEDS,
 )
 def top_p_better() -> Measurement:
-    """Measure impossible words let through by top-k and top-p, at T = 0.7, 1, 1.5 and 2."""
+    """Measure the impossible words that top-k and top-p let through, at T = 0.7, 1, 1.5 and 2."""
     found = {
         T: {name: [let_through(seed, T, MOST_LOST, **{name: grid}) for seed in SEEDS] for name, grid in FILTERS.items()}
         for T in TEMPERATURES
@@ -400,8 +401,8 @@ def top_p_better() -> Measurement:
 
 
 def sense_and_variety(temperature: float, seed: int, n_texts: int = 30, n_tokens: int = 25) -> tuple[float, int, int]:
-    """Return (share of texts that Tinytown could have said, number of different words in them, and of different pairs
-    of neighbouring words), from "once there was a".
+    """Write texts from "once there was a". Return the fraction that Tinytown could have produced, the number of
+    different words in them, and the number of different pairs of neighbouring words.
     """
     model, tokenizer = load_pretrained("tinytown")
     town = Tinytown()
@@ -423,7 +424,7 @@ def sense_and_variety(temperature: float, seed: int, n_texts: int = 30, n_tokens
 
 def creative_verdict(more_words: list[float], more_pairs: list[float], sense: list[float]) -> str:
     """Judge the growth in different words and in different pairs of words, from T = 0 to 1 and from 1 to 1.5, and the
-    fraction of texts with sense at T = 1 and at 1.5.
+    fraction of texts that make sense at T = 1 and at 1.5.
 
     confirmed: words and pairs grow by more than a tenth both times, and sense falls by less than a tenth from T = 1 to
         1.5
@@ -454,8 +455,8 @@ def creative_verdict(more_words: list[float], more_pairs: list[float], sense: li
     seeds=SEEDS,
 )
 def creative() -> Measurement:
-    """Count the different words and pairs of words in 30 texts of 25 more tokens, and the share that makes sense, at
-    T = 0, 1 and 1.5.
+    """Count the different words and pairs of words in 30 texts of 25 new tokens, and the fraction of texts that make
+    sense, at T = 0, 1 and 1.5.
     """
     found = {T: [sense_and_variety(T, seed) for seed in SEEDS] for T in (0, 1.0, 1.5)}
     sense = [statistics.fmean(seed[0] for seed in seeds) for seeds in found.values()]

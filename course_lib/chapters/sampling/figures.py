@@ -54,8 +54,9 @@ def way_to_a_word(
 ) -> Figure:
     """Draw the steps from logits to the next token, one column each: logits, ÷ T, softmax, cut, sample.
 
-    logits, logits / T, their softmax and what a filter leaves of it (V,), for tokens that are sorted from the most
-    probable down; u in [0, 1) is the random number. The first eight tokens have rows; the others share the last one.
+    All arrays are (V,), with the most probable token first: logits; logits / T; their softmax; and the distribution
+    that a filter leaves. u in [0, 1) is the random number. The first eight tokens have rows; the others share the last
+    one.
     """
     rows, V = 8, len(tokens)
     columns = ("logits", f"÷ T = {T:g}", "softmax", "cut", "sample")
@@ -144,10 +145,10 @@ def temperature_sweep(tokens: Sequence[str], temperatures: np.ndarray, probabili
     return figure
 
 
-# ------------------------------------------------------------------------------------------------------------- the draw
+# ----------------------------------------------------------------------------------------------------------- the sample
 @dataclass
 class UnitInterval(Drawing):
-    """The line from 0 to 1, cut into one piece per token, as long as its probability; u points at one of them."""
+    """Draw the line from 0 to 1 with one segment per token, as long as its probability; u points at one of them."""
 
     tokens: Sequence[str]
     probabilities: np.ndarray
@@ -188,7 +189,8 @@ SLANTED: dict[str, Any] = {"rotation": 65, "ha": "right", "rotation_mode": "anch
 
 @dataclass
 class Surprise(Drawing):
-    """−ln p of each word of a text under the model. The prompt's own words, the first `prompt_length`, are pale."""
+    """Draw −ln p of each word of a text under the model. The prompt's own words, the first `prompt_length`, are
+    pale."""
 
     words: Sequence[str]
     nats: np.ndarray
@@ -218,7 +220,7 @@ class Surprise(Drawing):
         self.headline.set_text(title if np.any(self.nats) else "No text yet")
 
 
-# ----------------------------------------------------------------------------------------------- what it buys and costs
+# ------------------------------------------------------------------------------------------------------ gains and costs
 def trade_off(
     temperatures: Sequence[float],
     sense: Sequence[float],
@@ -262,11 +264,12 @@ def filter_curves(
     temperature: float,
     at: float = 0.01,
 ) -> Figure:
-    """Draw what a filter removes rightly and wrongly: one curve per filter, from hardly filtered to strongly filtered.
+    """Draw what a filter removes rightly and wrongly: one curve per filter, from weak to strong filtering.
 
     Args:
-        curves: name -> (settings, lost, let through): the probability of possible words that the filter loses, and that
-            of impossible words that it lets through, both as shares, averaged over contexts. `lost` rises.
+        curves: name -> (settings, lost, let through). `lost` is the probability of possible words that the filter
+            removes, and `let through` is that of impossible words that it keeps; both are fractions, averaged over
+            contexts. `lost` increases.
         marked: name -> the settings that get a mark.
         at: the loss at which the title compares the curves.
     """

@@ -1,4 +1,4 @@
-"""What answers of chapter 13 are given that is no plain data, and how they are used: see `grading/fixtures.py`."""
+"""How the tests of chapter 13 build arguments that are not plain data, and use an answer: see `grading/fixtures.py`."""
 
 from types import SimpleNamespace
 
@@ -9,9 +9,9 @@ from course_lib.grading.judge.compare import kind_of
 
 
 class _SumOfAll(nn.Module):
-    """A model that one can follow on paper: after the tokens so far, the next one is (their sum + their number) mod V.
+    """A model that you can follow on paper. The next token is (the sum of the tokens so far + their number) mod V.
 
-    It sees no more than `limit` tokens, as a model with positions up to max_seq_len does.
+    It sees at most `limit` tokens, like a model with positions up to max_seq_len.
     """
 
     def __init__(self, vocab_size, limit):
@@ -27,7 +27,7 @@ class _SumOfAll(nn.Module):
 
 
 class _Chain(nn.Module):
-    """A model that knows the last token only: its logits are row `last token` of a table (V, V)."""
+    """A model that knows only the last token: its logits are row `last token` of a table (V, V)."""
 
     def __init__(self, table, max_seq_len=8):
         super().__init__()
@@ -42,22 +42,22 @@ class _Chain(nn.Module):
 
 
 def sum_of_all(vocab_size: int, limit: int) -> nn.Module:
-    """Return a model whose next token is (the sum of all before + their number) mod V."""
+    """Return a model whose next token is (the sum of all tokens before + their number) mod V."""
     return _SumOfAll(vocab_size, limit)
 
 
 def chain(table: Tensor) -> nn.Module:
-    """Return a model that knows the last token only."""
+    """Return a model that knows only the last token."""
     return _Chain(table)
 
 
-DRAWS = 10_000  # a frequency of so many draws misses its probability by less than 0.02 (four standard errors)
-DRAWS_OF_A_ROW = 1_500  # by less than 0.08 (six), and an answer that loops over rows is done in a few seconds
-FEW = 32  # draws that show whether a seed repeats them: by chance no two such runs agree
+DRAWS = 10_000  # a frequency over this many samples is within 0.02 of its probability (four standard errors)
+DRAWS_OF_A_ROW = 1_500  # within 0.08 (six), and an answer that loops over rows takes only a few seconds
+FEW = 32  # enough samples to show whether a seed repeats them; two such runs never agree by chance
 
 
 def drawn_many_times(function, logits, temperature, top_k, top_p, generator):
-    """Return the ids at temperature 0; otherwise how often each token comes, and what the generator does."""
+    """Return the ids at temperature 0; otherwise the frequency of each token, and what the generator does."""
     if temperature == 0:
         return function(logits, temperature, top_k, top_p, generator)
     rows = logits.repeat_interleave(DRAWS_OF_A_ROW, 0)  # (B · DRAWS_OF_A_ROW, V)
@@ -74,7 +74,7 @@ def drawn_many_times(function, logits, temperature, top_k, top_p, generator):
 
 
 def followed(function, model, ids, max_new_tokens, max_seq_len, temperature, generator):
-    """Return the ids at temperature 0; otherwise how often each pair of new tokens comes, and what the generator
+    """Return the ids at temperature 0; otherwise the frequency of each pair of new tokens, and what the generator
     does."""
     if temperature == 0:
         return function(model, ids, max_new_tokens, max_seq_len, temperature, generator)
@@ -89,13 +89,14 @@ def followed(function, model, ids, max_new_tokens, max_seq_len, temperature, gen
     pairs = out[:, -2] * vocab_size + out[:, -1]
     frequency = torch.bincount(pairs, minlength=vocab_size**2).view(vocab_size, vocab_size) / DRAWS
     seen = frequency, _alike(first, repeated), not _alike(first, then)
-    return (problem, *seen) if problem else seen  # of a text that is too short or too long, its end still tells much
+    return (problem, *seen) if problem else seen  # the end of a text that is too short or too long is still informative
 
 
 def as_two_rows(function, model, ids, n_tokens, temperatures, generator):
-    """Return both lists as tensors (tuples and tensors will do), whether a few texts repeat with the same seed, and
-    whether one of the next calls draws others (a single one may give equal counts by chance); where nothing is drawn,
-    none does."""
+    """Return both lists as tensors, from tuples or tensors too, and what the generator does.
+
+    That is: whether a few texts repeat with the same seed, and whether one of the next calls samples other texts. A
+    single call may give equal counts by chance. If nothing is random, no call differs."""
     result = function(model, ids, n_tokens, list(temperatures), generator)
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         return result
@@ -113,12 +114,12 @@ def as_two_rows(function, model, ids, n_tokens, temperatures, generator):
 
 
 def _alike(one, other):
-    """Say whether two results are equal tensors."""
+    """Return whether two results are equal tensors."""
     return isinstance(one, Tensor) and isinstance(other, Tensor) and torch.equal(one, other)
 
 
 def not_ids(ids, vocab_size, *shape):
-    """Say what keeps a result from being ids of this shape, in a sentence; None if nothing does."""
+    """Return the reason why a result is not ids of this shape as a sentence, or None if it is."""
     if not isinstance(ids, torch.Tensor) or ids.shape != torch.Size(shape):
         return f"For {shape[0]:,} rows the result should be ids of shape {shape}; it is {kind_of(ids)}."
     if ids.is_floating_point():

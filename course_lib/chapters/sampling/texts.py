@@ -1,4 +1,4 @@
-"""What chapter 13 measures of texts that a model has written: sense, variety and likelihood, and the first mistake."""
+"""Chapter 13's measurements of texts that a model has written: sense, variety and likelihood, and the first mistake."""
 
 import math
 
@@ -22,8 +22,8 @@ def first_impossible(town: Tinytown, story: str) -> str:
 def first_mistakes(model: DecoderOnly, tokenizer: WordTokenizer, ids: list[int]) -> list[tuple]:
     """Return a row for the first impossible word of each story in a text, without rows that have the same words.
 
-    Each row: the word with nine words before it; its probability, the largest of a possible word and that of all
-    possible words, as the model predicted them from the text before; and the number of possible words.
+    Each row: the word with nine words before it; the model's probability for it, for the most probable possible word
+    and for all possible words together, predicted from the text before; and the number of possible words.
     """
     town, rows = Tinytown(), dict[str, tuple]()
     said: list[str] | None = []

@@ -1,4 +1,4 @@
-"""Chapter 13, sampling: sliders on seven words, a sample by hand, and the trained model with every setting."""
+"""Live figures of chapter 13: sliders on seven words, a sample by hand, and the trained model with every setting."""
 
 from collections.abc import Callable
 from functools import cache
@@ -24,14 +24,14 @@ from course_lib.sampling import (
 )
 from course_lib.tinytown import EOS, SENTENCE, Tinytown, WordTokenizer, join_words
 
-# The web edition records these figures: call -> the control that its slider walks through.
+# The web edition records these figures: call -> the control whose values it records one by one.
 RECORDED = {"live.seven_words": "temperature"}
 
-# Seven words whose logits fall in equal steps.
+# Seven words whose logits decrease in equal steps.
 WORDS = ["the", "a", "my", "his", "some", "that", "one"]
 LOGITS = torch.tensor([2.0, 1.5, 1.0, 0.5, 0.0, -0.5, -1.0])
 
-# Contexts in which Tinytown is sure of the next word, and such in which it is not.
+# Contexts in which Tinytown allows only one next word, and contexts in which it allows several.
 OPENING = SENTENCE.partition(" .")[0] + " ."  # the sentence of the course, up to its first full stop
 PROMPTS = {
     "… called tom .": OPENING,
@@ -50,7 +50,7 @@ def off(value, nothing):
 
 
 def knobs(V: int) -> dict[str, widgets.Widget]:
-    """Return the four sliders; top-k = V, top-p = 1 and min-p = 0 leave their filter out."""
+    """Return the four sliders; top-k = V, top-p = 1 and min-p = 0 turn their filter off."""
     ks = [k for k in (1, 2, 3, 4, 5, 6, 8, 10, 12, 20, 50, 100, 200) if k < V] + [V]
     return {
         "temperature": slider("temperature (0 = greedy)", 1.0, 0.0, 3.0, 0.1),
@@ -63,7 +63,7 @@ def knobs(V: int) -> dict[str, widgets.Widget]:
 
 
 def settings_of(V: int, temperature: float, top_k: int, top_p: float, min_p: float) -> dict:
-    """Show the sliders' values as arguments of `next_token_distribution`."""
+    """Return the sliders' values as arguments of `next_token_distribution`."""
     return {"temperature": temperature, "top_k": off(top_k, V), "top_p": off(top_p, 1.0), "min_p": off(min_p, 0.0)}
 
 
@@ -84,12 +84,12 @@ def seven_words() -> LiveFigure:
         return f"{what_is_left(WORDS, now)}. Probabilities: {kept}."
 
     controls = knobs(len(WORDS))
-    controls["top_p"].value = 0.9  # a first state in which something is cut
+    controls["top_p"].value = 0.9  # a first state in which a filter removes something
     return LiveFigure(draw, controls, describe)
 
 
 def draw_by_hand() -> LiveFigure:
-    """Show one random number u, and the piece of the line from 0 to 1 that it falls on."""
+    """Show a random number u on a slider, and the segment of the line from 0 to 1 in which it falls."""
 
     def distribution(temperature):
         return next_token_distribution(LOGITS, temperature).cpu().numpy()
@@ -113,18 +113,18 @@ def draw_by_hand() -> LiveFigure:
 def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
     """Show the trained model after a prompt: the next token, with Tinytown's own probabilities, and a text.
 
-    The text holds at most 25 new tokens, so that it is written anew whenever a slider moves.
+    The text has at most 25 new tokens, so that it can be rewritten whenever a slider moves.
     """
     V, town = len(tokenizer), Tinytown()
 
-    @cache  # texts written with neighbouring settings begin alike
+    @cache  # texts for neighbouring settings have the same beginning
     def logits_after(ids: tuple[int, ...]) -> Tensor:
         with evaluating(model):
             return model(torch.tensor([ids]))[0, -1]  # (V,)
 
     @cache
     def known(prompt: str) -> tuple[np.ndarray, np.ndarray]:
-        """Show the model's probabilities and Tinytown's, both (V,)."""
+        """Return the model's probabilities and Tinytown's, both (V,)."""
         exact = town.next_word(prompt)
         logits = logits_after(tuple(tokenizer.encode(prompt, end=False)))
         return logits.softmax(dim=-1).cpu().numpy(), np.array([exact.get(token, 0.0) for token in tokenizer.tokens])
@@ -168,7 +168,7 @@ def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
 def beside_the_library(
     yours: Callable[..., tuple[Tensor | None, str]], library: Callable[..., Tensor], controls
 ) -> LiveFigure:
-    """Show your distribution over the seven words as bars, the library's as diamonds.
+    """Show your distribution over the seven words as bars, and the library's as diamonds.
 
     yours(**state) -> (probabilities (7,) or None, problem); library(**state) -> probabilities (7,).
     """
@@ -209,7 +209,7 @@ def explore_temperature(function: Callable) -> LiveFigure:
 
 
 def explore_filter(function: Callable, library: Callable, controls: dict) -> LiveFigure:
-    """Show your filter on the seven words, in any order; the bars are the softmax of what it returns."""
+    """Show your filter on the seven words, in any order; the bars are the softmax of its result."""
 
     def shared(filtered: Tensor | None, problem: str, places: Tensor) -> tuple[Tensor | None, str]:
         if filtered is None:
@@ -233,7 +233,7 @@ def explore_filter(function: Callable, library: Callable, controls: dict) -> Liv
 
 
 def explore_top_k(function: Callable) -> LiveFigure:
-    """Show your `top_k_filter(logits, k)`; k goes beyond the seven tokens."""
+    """Show your `top_k_filter(logits, k)`; the slider for k goes beyond the seven tokens."""
     return explore_filter(function, top_k_filter, {"k": slider("k", 3, 1, 9, 1)})
 
 
@@ -269,7 +269,7 @@ def explore_next_token(function: Callable) -> LiveFigure:
 
 
 def explore_generate(function: Callable) -> LiveFigure:
-    """Show a Tinytown text written by your `generate`, and how much each of its words surprised the model."""
+    """Show a Tinytown text from your `generate`, and how much each of its words surprised the model."""
     model, tokenizer = load_pretrained("tinytown")
     prompt = torch.tensor([tokenizer.encode("once there was a", end=False)])  # (1, T)
     n = 20

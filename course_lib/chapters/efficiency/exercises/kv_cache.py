@@ -19,7 +19,7 @@ def cached_attention(q_new, k_new, v_new, cache):
 
 
 def new_tokens(rng, *leading, T, S, D, D_v, dtype=torch.float32):
-    """q_new, k_new, v_new of T tokens, and a cache of S tokens; None for S = 0."""
+    """Return q_new, k_new, v_new of T tokens, and a cache of S tokens; None for S = 0."""
     shapes = ((T, D), (T, D), (T, D_v), (S, D), (S, D_v))
     q, k, v, k_old, v_old = (torch.randn(*leading, *shape, generator=rng, dtype=dtype) for shape in shapes)
     return q, k, v, (k_old, v_old) if S else None

@@ -15,13 +15,13 @@ def time_exponent(attention, lengths, rounds, clock):
     fitted over all lengths."""
     inputs = {T: torch.randn(1, T, 16) for T in lengths}
     seconds = {T: [] for T in lengths}
-    for _ in range(rounds):  # alternate: a slow period affects all lengths
+    for _ in range(rounds):  # they take turns: a slow period affects all lengths
         for T, x in inputs.items():
             start = clock()
             attention(x)
             seconds[T].append(clock() - start)
     x = torch.tensor([math.log(T) for T in lengths], dtype=torch.float64)
-    y = torch.tensor([math.log(min(seconds[T])) for T in lengths], dtype=torch.float64)  # the shortest: not interrupted
+    y = torch.tensor([math.log(min(seconds[T])) for T in lengths], dtype=torch.float64)  # the shortest: no interruption
     x, y = x - x.mean(), y - y.mean()
     return (x @ y / (x @ x)).item()
 

@@ -18,7 +18,7 @@ def is_pair(value):
 
 
 def summary(case, brought):
-    """The scale of a row of zeros is free: every finite one above 0 counts as 1, so that it hides no mistake."""
+    """Replace any finite scale above 0 of a row of zeros by 1, because it is free and must not hide a mistake."""
     if not is_pair(brought) or brought[1].shape != case.args[0].shape[:1]:
         return brought
     q, scale = brought
@@ -34,9 +34,9 @@ def judge(case, expected, got):
 
 
 def drawn(seed, rows, columns, dtype=torch.float32, sizes=(1.0,)):
-    """A matrix of which no number lies half-way between two steps, where rounding would decide.
+    """Return a matrix in which no number is halfway between two steps, where rounding would decide.
 
-    sizes: of a step, for each row, over and over. In each row the largest is negative as often as not.
+    sizes: of a step, for each row, repeated. The largest number in a row is negative half the time.
     """
     rng = generator(seed)
     steps = torch.randint(-120, 121, (rows, columns), generator=rng) + 0.9 * (

@@ -9,7 +9,7 @@ from course_lib.chapters.efficiency.fixtures import timed_beside as probe
 from course_lib.grading.exercise import Case, Given, generator, stage
 from course_lib.grading.judge.compare import compare
 
-FEATURES = 8  # of what is timed: any number does
+FEATURES = 8  # of the timed layers; any number works
 
 
 def stopped(function, x, clock):
@@ -31,7 +31,7 @@ def sequence_seconds(step, attention, lengths, batch, rounds, clock):
 
 
 def race(recurrent, attention, lengths, batch, rounds, clock, sum_up):
-    """Seconds per sequence for each length, of both layers."""
+    """Return the seconds per sequence for each length, for both layers."""
     times = {"rnn": [], "attention": []}
     for T in lengths:
         x = torch.randn(batch, T, FEATURES)
@@ -56,7 +56,7 @@ def first_slower(lengths, times):
 
 
 def step_by_step(step, attention, lengths, batch, rounds, clock):
-    """The clock is read around every step, and the time of the shortest is reported."""
+    """Read the clock around every step, and return the time of the shortest one."""
 
     def seconds(T):
         x = torch.randn(batch, T, FEATURES)
@@ -75,7 +75,7 @@ def step_by_step(step, attention, lengths, batch, rounds, clock):
 
 
 def two_layers(seed, crossing, lengths, batch):
-    """Costs for which attention takes T / crossing times as long as the recurrent layer."""
+    """Return costs for which attention takes T / crossing times as long as the recurrent layer."""
     rng = generator(seed)
     per_token = float(2 + 2 * torch.rand(1, generator=rng)) * 1e-6  # of a step, for each text
     overhead = per_token * 0.5 * batch

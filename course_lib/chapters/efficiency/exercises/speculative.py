@@ -26,21 +26,21 @@ def speculative_step(target, draft, ids, k, generator):
 
 
 RUNS, FEW = 300, 8  # steps of a random case, and of one in which nothing is random
-IMPOSSIBLE = 1e-6  # what two tables of float32 differ by
+IMPOSSIBLE = 1e-6  # the largest difference between two tables of float32
 KEPT, WRITTEN, TOKENS = "n guesses kept", "token v after n kept guesses", "new token i is v"
 
 
 def summary(case, brought):
-    """What the steps did; of what is no longer text, why.
+    """Return a summary of the steps, or the reason why a result is not a text.
 
-    -> of few steps, all texts that came. Of many, the share that keeps n guesses (k + 1,), that keeps n and writes v
-    after them (k + 1, V), of which new token i is v (k + 1, V), and the tokens that were written where no guess was
-    kept, although they are impossible there. Then whether the target was called once, and whether the same seed gives
-    the same.
+    For few steps it has all the texts. For many steps it has three tables of frequencies: n guesses were kept (k + 1,);
+    n guesses were kept and v follows them (k + 1, V); new token i is v (k + 1, V). It also has the tokens that were
+    written when no guess was kept, although they are impossible there. Then it says whether the target was called once,
+    and whether the same seed gives the same texts.
     """
     if not isinstance(brought, dict):
         return brought
-    new = brought["texts"][:, case.args[2].shape[1] :]  # (runs, k + 1), −1 where there is none
+    new = brought["texts"][:, case.args[2].shape[1] :]  # (runs, k + 1), −1 if there is none
     again = brought["again"]
     sound = {
         "one pass": brought["passes"].tolist() == [1] * len(brought["texts"]),
@@ -65,7 +65,8 @@ def summary(case, brought):
 
 @cache
 def probabilities(case):
-    """Of what a summary counts: every way in which a step can go, from the two tables."""
+    """Return the exact probabilities of the numbers in a summary: every way in which a step can go, from both
+    tables."""
     target, draft, ids, k, *_ = case.args
     P, Q = (model.data[0].double().softmax(dim=-1) for model in (target, draft))
     rows, V = P.shape
@@ -88,7 +89,7 @@ def probabilities(case):
 
 
 def judge(case, expected, got):
-    """Compare the shares with the true probabilities."""
+    """Compare the frequencies with the true probabilities."""
     if not isinstance(got, dict):
         return f"Expected the text with 1 to k + 1 new tokens; got {got}."
     if "new tokens" in expected:
@@ -112,7 +113,7 @@ def judge(case, expected, got):
 
 
 def room(chance):
-    """How far a share of the steps may be off: by chance it is further less than once in 10^8 times."""
+    """Return the tolerance of a frequency. A larger deviation happens by chance less than once in 10^8 times."""
     return 5.5 * math.sqrt(chance * (1 - chance) / RUNS) + 6 / RUNS
 
 
@@ -124,7 +125,7 @@ SAYS = {
 
 
 def models(target, draft):
-    """Two models from tables of probabilities, a row for each sum of the tokens so far."""
+    """Return two models from tables of probabilities, with a row for each sum of the tokens so far."""
     return [
         Given(
             recalling,
@@ -140,7 +141,7 @@ def in_words(probabilities):
 
 
 def sure_case(seed, k, wrong=None):
-    """Two models that are sure of one token each, the same one; but for the guess number `wrong`, if there is one."""
+    """Return two models that are certain of the same token each time, except for the guess number `wrong`, if given."""
     favourites = [(3 * state + 1) % 7 for state in range(7)]  # two rings of three states each, and state 2
     start = (0, 1, 5, 3, 6)[int(torch.randint(5, (1,), generator=generator(seed)))]
     target = torch.eye(7)[favourites]
@@ -155,7 +156,7 @@ def sure_case(seed, k, wrong=None):
 
 
 def drawn_case(seed, k, p, q):
-    """The same probabilities after every text, each time with the tokens in another order."""
+    """Return models with the same probabilities after every text, each time for the tokens in another order."""
     rng = generator(seed)
     orders = torch.rand(len(p), len(p), generator=rng).argsort(dim=1)
     ids = torch.randint(len(p), (1, 3), generator=rng)

@@ -8,7 +8,7 @@ def head_roles(model, ids):
     """Three scores for every head: {"previous", "first", "induction"}: (L, H) each."""
     weights = torch.stack(model.attention_weights(ids)).mean(dim=1)  # (L, H, T, T), the mean over the texts
     n = ids.shape[1] // 2
-    second = torch.arange(n, 2 * n)  # the places at which a word is repeated
+    second = torch.arange(n, 2 * n)  # the positions at which a word is repeated
     return {
         "previous": weights.diagonal(-1, dim1=-2, dim2=-1).mean(dim=-1),
         "first": weights[..., 1:, 0].mean(dim=-1),

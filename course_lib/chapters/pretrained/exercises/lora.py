@@ -37,7 +37,7 @@ class LoRALinear(nn.Module):
 
 
 def layer(rng, *shape, d_out, rank, alpha, bias=True, dtype="float32"):
-    """One call: x of this shape, a layer from its last axis to d_out."""
+    """Return one call: x of this shape, and a layer from its last axis to d_out."""
     x = torch.randn(shape, generator=rng, dtype=getattr(torch, dtype))
     seed = int(torch.randint(2**31, (), generator=rng))
     dtypes = "" if dtype == "float32" else f", dtype=torch.{dtype}"

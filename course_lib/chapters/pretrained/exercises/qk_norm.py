@@ -23,7 +23,7 @@ def qk_norm_attention(q, k, v, q_gain, k_gain, angles, eps):
 
 
 def heads(rng, B, H, kv_heads, T, D, size=1.0, eps=1e-6, gains=True, turned=True, dtype=torch.float32):
-    """One call. Without gains they are 1, and unturned nothing is rotated. size: of queries and keys."""
+    """Return one call. Without `gains` they are 1; without `turned` nothing is rotated. size: of queries and keys."""
     drawn = {"generator": rng, "dtype": dtype}
     q, k = (size * torch.randn(B, n, T, D, **drawn) + 0.5 * size for n in (H, kv_heads))
     v = torch.randn(B, kv_heads, T, D, **drawn)

@@ -12,13 +12,13 @@ def compare_temperatures(model, ids, n_tokens, temperatures, generator):
 
 
 def by_windows(model, text):
-    """The logits (B, T, V) after each place of text (B, T), from as many tokens before it as the model sees."""
+    """Return the logits (B, T, V) after each position of text (B, T), from as many earlier tokens as the model sees."""
     window = model.config.max_seq_len
     return torch.stack([model(text[:, max(0, t - window) : t])[:, -1] for t in range(1, text.shape[1] + 1)], 1)
 
 
 def log_probabilities(model, text, temperature=1.0, see=by_windows):
-    """ln p of every token of text (B, T) but the first, under the model: (B, T − 1)."""
+    """Return ln p of every token of text (B, T) except the first, under the model: (B, T − 1)."""
     logits = see(model, text[:, :-1]) / temperature  # (B, T − 1, V)
     return logits.log_softmax(-1).gather(-1, text[:, 1:, None]).squeeze(-1)
 
@@ -45,8 +45,8 @@ def compare_with(
     return distinct, likelihoods
 
 
-# Five words that can follow, two of them only when it is warm, and the prompt's own word, which never comes again.
-# No probability lies where 40,000 draws would bring a word in some runs and not in others.
+# Five words can follow, two of them only at high temperature. The prompt's own word never comes again.
+# No probability is so small that 40,000 samples would contain a word in some runs but not in others.
 FIVE_WORDS = torch.tensor(
     [
         [0.0, -2.0, -4.0, -21.0, -22.0, -INF],

@@ -8,7 +8,7 @@ from course_lib.grading.exercise import Case, Given, generator, stage
 
 
 def draw(logits, temperature, generator):
-    """(B, V) -> (B,)"""
+    """Sample one token per row: (B, V) -> (B,)."""
     p = greedy(logits) if temperature == 0 else (logits / temperature).softmax(-1)
     return torch.multinomial(p.log().softmax(-1), 1, generator=generator).squeeze(-1)
 

@@ -13,7 +13,7 @@ from course_lib.chapters.sampling.exercises._shared import (
 from course_lib.chapters.sampling.fixtures import drawn_many_times as probe
 from course_lib.grading.exercise import Case, generator, stage
 
-ROOM_OF_A_ROW = 0.08  # for fewer draws, against the probability itself: some case shows each mistake by 0.17 or more
+ROOM_OF_A_ROW = 0.08  # tolerance for fewer samples; every mistake differs by 0.17 or more in some case
 
 
 def temperature_softmax(logits, temperature):
@@ -45,7 +45,7 @@ def draw_with(
     keep_p=top_p_filter,
     choose=lambda probabilities, generator: torch.multinomial(probabilities, 1, generator=generator).squeeze(-1),
 ):
-    """Temperature, top-k, top-p, draw: each step can be replaced."""
+    """Apply temperature, top-k and top-p, then sample. Each step can be replaced."""
     logits = heat(logits, temperature).log()
     if top_k is not None:
         logits = keep_k(logits, top_k)
@@ -55,7 +55,7 @@ def draw_with(
 
 
 def judge(case, expected, got):
-    """The frequencies are held against the probabilities themselves, not against other draws."""
+    """Compare the frequencies with the probabilities themselves, not with other samples."""
     if not isinstance(expected, tuple):
         return as_often_as_probable(case, expected, got)
     probabilities = draw_with(*case.args, choose=lambda probabilities, generator: probabilities)  # (B, V)
@@ -66,7 +66,7 @@ FIVE = torch.tensor([0.40, 0.25, 0.18, 0.11, 0.06]).log()
 
 
 def cases_of_five(seed, *settings):
-    """Two rows with the same five probabilities in different orders, for each (temperature, top_k, top_p)."""
+    """Return two rows with the same five probabilities in different orders, for each (temperature, top_k, top_p)."""
     rng = generator(seed)
     return [Case(shuffled(FIVE, rng, 2), *setting, generator(seed + 1)) for setting in settings]
 

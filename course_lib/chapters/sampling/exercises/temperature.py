@@ -14,7 +14,7 @@ def temperature_softmax(logits, temperature):
 
 
 def bare_softmax(x, dim):
-    """Softmax by its formula, without the largest subtracted."""
+    """Return the softmax by its formula, without subtracting the largest."""
     return x.exp() / x.exp().sum(dim, keepdim=True)
 
 

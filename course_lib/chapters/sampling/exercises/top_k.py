@@ -14,12 +14,12 @@ def top_k_filter(logits, k):
 
 
 def all_but(logits, k):
-    """What to drop where no more than k are kept: of those that tie, topk happens to name some."""
+    """Return the tokens to drop if exactly k are kept; topk chooses among equal logits."""
     return torch.ones_like(logits, dtype=torch.bool).scatter(-1, logits.topk(k, dim=-1).indices, False)
 
 
 def judge(case, expected, got):
-    """As compare; but of the tokens that tie with the k-th, an answer may keep all, or as many as make k."""
+    """Compare as usual, but allow two results for equal logits at the threshold: all of them, or enough to make k."""
     logits, k = case.args
     alike = isinstance(got, torch.Tensor) and got.shape == expected.shape and got.dtype == expected.dtype
     if alike and not got.isnan().any():
