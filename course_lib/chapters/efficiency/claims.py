@@ -476,7 +476,7 @@ def exponent_verdict(kernel: float, short: float, layer: float) -> str:
     timed=True,
 )
 def time_exponent() -> Measurement:
-    """Measure the exponent of the fused kernel for long and for short texts, of a full layer, and of one linear layer."""
+    """Measure the exponent of the fused kernel for long and short texts, of a full layer, and of one linear layer."""
     long, short, exponents = (512, 1024, 2048), (64, 128, 256), []
     for seed in SEEDS:
         torch.manual_seed(seed)
