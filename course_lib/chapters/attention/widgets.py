@@ -289,7 +289,7 @@ def explore_softmax(function: Callable) -> LiveFigure:
 
 # ------------------------------------------------------------------------------------------------------- a trained head
 def head_viewer(model: DecoderOnly, tokenizer: WordTokenizer, text: str, layer: int = 0, head: int = 0) -> LiveFigure:
-    """Show the attention weights of every head of a trained model for one text, at first those of the last token.
+    """Show the attention weights of every head of a trained model for one text, at first the last token's weights.
 
     Args:
         text: the beginning of a story, without `<bos>`, which is added.

@@ -542,7 +542,7 @@ def learned(loss: float) -> bool:
 
 def no_residual_verdict(usual: list[float], designed: list[float], frequencies: float) -> str:
     """Train eight blocks without residuals, with the usual initial weights and with ones that keep the tokens apart,
-    each at its best rate. A run has learned if its loss is half a nat below that of word frequencies.
+    each at its best rate. A run has learned if its loss is half a nat below the loss of word frequencies.
 
     confirmed: no run with the usual weights learns, and every run with the designed ones does
     depends: some runs with the usual weights learn as well, or some with the designed ones do not
@@ -678,9 +678,9 @@ def _with_warmup(steps: int, costs: Mapping[str, Sequence[float]]) -> str:
 
 
 def large_rates_verdict(rates: Mapping[str, float], runs: Mapping[str, int]) -> str:
-    """Train in both orders, from both weights, without a warm-up. rates: the largest rate up to which every run learns.
-    runs: how many runs learn, over all rates and seeds. A change helps if it at least doubles the rate, and three more
-    runs learn.
+    """Train in both orders, from both weights, without a warm-up. rates: the largest rate at which every run still
+    learns. runs: how many runs learn, over all rates and seeds. A change helps if it at least doubles the rate, and
+    three more runs learn.
 
     confirmed: pre-norm helps from either weights, and smaller weights help in either order
     depends: only some of the four do
@@ -707,7 +707,7 @@ def which_learn(arrangement: str, start: str, steps: int) -> dict[float, int]:
 
 
 def largest_rate(learn: Mapping[float, int]) -> float:
-    """Return the largest rate up to which every seed learns, in the result of `which_learn`; 0 if there is none.
+    """Return the largest rate at which every seed still learns, in the result of `which_learn`; 0 if there is none.
 
     We count from the smallest rate at which all learn. A larger rate at which they learn again does not count.
     """
@@ -739,7 +739,8 @@ def largest_rate(learn: Mapping[float, int]) -> float:
     seeds=SEEDS,
 )
 def large_rates(size: Size) -> Measurement:
-    """Find the largest rate up to which four blocks learn without a warm-up, and how many runs learn at six rates."""
+    """Find the largest rate at which four blocks still learn without a warm-up, and how many runs learn at six
+    rates."""
     steps = size.steps(STEPS)
     learn = {
         f"{order.removesuffix('-norm')}_{NAMES[start]}": which_learn(order, start, steps)

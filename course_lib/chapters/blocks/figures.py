@@ -13,7 +13,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from course_lib.live.drawing import Drawing, headline, new_figure, new_panels
 from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, WIDE
 
-LOWEST, HIGHEST = 1e-40, 1e30  # limits of a logarithmic axis here; other numbers are drawn at its edge
+LOWEST, HIGHEST = 1e-40, 1e30  # limits of a logarithmic axis here; other numbers are at its edge
 
 
 def ticks(n: int) -> list[int]:
@@ -36,7 +36,7 @@ def power(number: float) -> str:
 def residual_stream(
     sizes: Sequence[float], attention: Sequence[float], feed_forward: Sequence[float], token: str
 ) -> Figure:
-    """Draw one token's vector in pre-norm blocks, as a line to which each block's two branches add.
+    """Draw one token's vector in pre-norm blocks, as a line with two branches per block that add to it.
 
     Args:
         sizes: length of the vector before the first block and after each block.

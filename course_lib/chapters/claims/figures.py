@@ -27,7 +27,7 @@ def way_to_a_verdict(
 ) -> Figure:
     """Draw how an experiment settles a claim: what is stated before the run, the value of each seed, and the verdict.
 
-    values: one value for each seed. beside: the control's value. at: the threshold; the claim holds below it.
+    values: one value for each seed. `beside`: the control's value. at: the threshold; the claim holds below it.
     """
     figure, axes = new_figure(WIDE, 3.9)
     stated = (("the claim", claim), ("control", control), ("threshold", threshold))
@@ -74,8 +74,8 @@ SENTENCE = re.compile(r"(?<=[.)]) (?=[A-Z(])")  # between two sentences
 
 
 def headlines(rows: Sequence[tuple[str, str, str]], title: str, sources: Sequence[str] = ()) -> Figure:
-    """Draw several claims with their results: (verdict, claim, finding) for each. A finding is cut after as many whole
-    sentences as fit.
+    """Draw several claims with their results: (verdict, claim, finding) for each. If a finding is too long, its last
+    sentences are left out.
 
     sources: who made each claim, in grey below the claim.
     """

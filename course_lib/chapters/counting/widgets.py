@@ -206,7 +206,7 @@ def name_the_model(models: Mapping[str, TransformerConfig]) -> LiveFigure:
     """Show a guessing game: parameter counts without a name, and a list of names.
 
     Args:
-        models: name -> config. The game shows the counts in an order of its own, which is always the same.
+        models: name -> config. The order of the counts is always the same.
     """
     names = random.Random(10).sample(list(models), len(models))
     counts = {name: count_parameters(config) for name, config in models.items()}

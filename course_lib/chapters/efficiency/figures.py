@@ -255,7 +255,7 @@ class Writing(Drawing):
     """Draw the memory of weights and cache, the bytes that a step reads, and the next token's FLOPs with and without
     cache.
 
-    read: the bytes of the weights that a step reads. The memory is drawn as bars from 0, the step as two bars in a row.
+    read: the bytes of the weights that a step reads. The memory has bars from 0, the step two bars in a row. The FLOPs
     The FLOPs differ by a factor of up to 131,072, so they are dots on a logarithmic axis, where the length of a bar
     would mean nothing.
     """

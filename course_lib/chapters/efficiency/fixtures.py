@@ -119,9 +119,9 @@ class _Held(Dispatched):
 def held_while_reading(answer, q, k, v, block_size):
     """Return the output, and for a long text also the memory and the work.
 
-    For 100 keys or more, the result has by name: the output; whether at some time torch's tensors had as many numbers
-    as T · S for each head; whether there were many more products than one pass over the keys needs; whether smaller
-    blocks mean more operations.
+    For 100 keys or more, the result has by name: the output; whether at some time torch's tensors had T · S numbers or
+    more for each head; whether there were many more products than one pass over the keys needs; whether smaller blocks
+    mean more operations.
     """
     T, S = q.shape[-2], k.shape[-2]
     if S < 100:

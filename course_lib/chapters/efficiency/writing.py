@@ -10,7 +10,7 @@ from course_lib.sampling import generate
 
 
 def weights_read(config: TransformerConfig) -> int:
-    """Return how many weights a step of generation reads: all, except tables of which it only looks up a row per
+    """Return how many weights a step of generation reads: all, except tables from which it reads only one row per
     text."""
     count = count_parameters(config)
     looked_up = count.by_component["position embedding"] + config.vocab_size * config.d_model * (not config.tie_weights)

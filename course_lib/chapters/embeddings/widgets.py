@@ -249,7 +249,7 @@ def reached_rows(stories: Sequence[Sequence[int]], vocab_size: int) -> LiveFigur
     """Show which rows of the table get a gradient from the first n stories, untied and tied.
 
     Args:
-        stories: token ids, each from `<bos>` to `<eos>`. The gradients are those of a small untrained model, summed.
+        stories: token ids, each from `<bos>` to `<eos>`. A small untrained model computes the gradients and sums them.
     """
     norms = {tied: _row_gradients(stories, vocab_size, tied) for tied in (False, True)}
 

@@ -374,7 +374,7 @@ def padding_verdict(alone: float, masked: float, unmasked: float, accustomed: fl
     seeds=SEEDS,
 )
 def padding(size: Size) -> Measurement:
-    """Translate short sentences alone, and in a batch with a long one, with and without the padding mask."""
+    """Translate short sentences separately, and in a batch with a long one, with and without the padding mask."""
     model, tokenizer = load_pretrained("translator")
     steps = size.steps(UNMASKED_STEPS)
     alone = statistics.fmean(exact_alone(model, tokenizer, seed) for seed in HELD_OUT)

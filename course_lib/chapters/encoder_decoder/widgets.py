@@ -204,7 +204,8 @@ class _Yours(nn.Module):
 
 
 def explore_block(function: Callable) -> LiveFigure:
-    """Show the trained translator with your `decoder_block` instead of its own: its translation and its weights."""
+    """Show the trained translator with your `decoder_block` replacing the library's: its translation and its
+    weights."""
     model, tokenizer = load_pretrained("translator")
     model = copy.deepcopy(model).eval().requires_grad_(False)
     model.decoder.add_module("blocks", nn.ModuleList(_Yours(function, block) for block in model.decoder.blocks))

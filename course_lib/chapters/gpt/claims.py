@@ -26,7 +26,7 @@ HELD_OUT = tuple(HELD_OUT_SEED + i for i in range(3))  # seeds of stories that a
 STEPS = 100  # updates of a small training run
 STORIES = 100  # held-out stories, of one seed
 TEXTS = 16  # random texts for an untrained model
-FITTED = 300  # stories to which a reader is fitted, or over which we average
+FITTED = 300  # stories for fitting a reader or for an average
 
 
 # ------------------------------------------------------------------------------------------------------- how it starts

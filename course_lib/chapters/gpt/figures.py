@@ -104,7 +104,7 @@ class TensorView(Drawing):
     """Draw a matrix (T, n) as a heat map, one row per token, and next to it a histogram of its numbers.
 
     columns: what the columns are, such as "feature". If they are keys, one for each token, they show the tokens' names.
-    Numbers that are never negative are drawn from white to blue; other numbers are red above 0, blue below.
+    The colours of numbers that are never negative go from white to blue; other numbers are red above 0, blue below.
     """
 
     values: np.ndarray

@@ -143,7 +143,7 @@ def input_slice() -> Measurement:
 
 
 def time_verdict(kept: list[float], fused: list[float]) -> str:
-    """Compare the times of 8 and of 64 heads, each divided by that of one head, with two kernels.
+    """Compare the times of 8 and of 64 heads, each divided by the time of one head, with two kernels.
 
     confirmed: 8 and 64 heads take at most 1.3 times as long as 1 with either kernel
     refuted: 8 heads, the paper's number, take more than 1.6 times as long with either kernel
@@ -482,8 +482,8 @@ def removal_verdict(by_loss: list[int], by_both: list[int], strictly: list[int],
     seeds=SEEDS,
 )
 def removal() -> Measurement:
-    """Remove each head of the trained Tinytown model alone, and measure the loss of full stories and nine kinds of
-    answers."""
+    """Remove each head of the trained Tinytown model separately, and measure the loss of full stories and of nine kinds
+    of answers."""
     by_loss, by_both = zip(*(unharmed(removal_costs(seed)[0]) for seed in SEEDS))
     strictly = [unharmed(removal_costs(seed)[0], STORY_HARM / 10)[0] for seed in SEEDS]
     _, gentler = unharmed(removal_costs(mean=True)[0])
@@ -534,7 +534,7 @@ def needed_heads(costs: Float[Tensor, "layers H columns"]) -> Bool[Tensor, "laye
 
 
 def looking_verdict(confident: list[float], others: list[float], above: list[float]) -> str:
-    """Compare the proportion of confident heads that are needed with that of the other heads, seed by seed.
+    """Compare the proportions of needed heads among the confident heads and among the others, seed by seed.
 
     A head is confident if its largest weight is above 0.5 on average. It is needed if removing it costs 0.065 nats
     per token of a story, or 0.15 per answer to some kind of question. No confident head is in layer 0, so the others
@@ -630,8 +630,8 @@ def random_heads(config: TransformerConfig, seed: int, sharpened: float = SHARPE
 
 
 def dissociations(costs: Float[Tensor, "layers H questions"]) -> list[tuple[int, int, int]]:
-    """Return the pairs of heads of one layer, (layer, one, other), each of which is needed for something the other is
-    not.
+    """Return the pairs of heads of one layer, (layer, one, other), in which each head is needed for something the other
+    is not.
 
     A head is needed if its removal costs an answer more than half a nat. It is not needed if the cost is below a tenth
     of that.
@@ -773,7 +773,7 @@ TOKENS, WINDOW = 64, 48  # number of tokens, and length of a text
 
 
 class SmearedKeys(nn.Linear):
-    """A projection to keys that mixes its output with that of the token before, feature by feature."""
+    """A projection to keys that mixes each key with the key of the token before, feature by feature."""
 
     def __init__(self, d_model: int):
         super().__init__(d_model, d_model, bias=False)
@@ -789,7 +789,7 @@ class AttentionOnly(nn.Module):
     """Add up attention layers of one head each in the residual stream, with RoPE and nothing else.
 
     This is the smallest model in which induction heads are known to form (Olsson et al. 2022).
-    smeared: mix the keys with those of the token before, as in their argument 2.
+    smeared: mix each key with the key of the token before, as in their argument 2.
     """
 
     def __init__(self, n_layers: int, d_model: int = 64, smeared: bool = False):

@@ -202,7 +202,7 @@ class StepsAndCosts(Drawing):
 class HeadAtWork(Drawing):
     """Draw one head's weights from the last word, and the next word's probabilities with and without the head.
 
-    weights: (T,). candidates: words; with_head, without: their probabilities. At most the last 16 words are drawn.
+    weights: (T,). candidates: words; with_head, without: their probabilities. Only the last 16 words are shown.
     """
 
     words: Sequence[str]

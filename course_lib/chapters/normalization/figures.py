@@ -161,8 +161,7 @@ def pre_and_post(pre: np.ndarray, post: np.ndarray) -> Figure:
 
 # ------------------------------------------------------------------------------------------------------ eps and speed
 def eps_places(sizes: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> Figure:
-    """Draw the standard deviation of the output over that of the input, with eps inside the root and added outside
-    it."""
+    """Draw the output's standard deviation over the input's, with eps inside the root and with eps added outside it."""
     figure, axes = new_figure(7.5, 3.5)
     axes.set_xscale("log")
     axes.plot(sizes, inside, color=BLUE, linewidth=2)

@@ -11,8 +11,8 @@ def measured_with_shuffles(answer: Callable, f: Callable, x: Tensor, n_shuffles:
 
     An answer may call `f` with x any number of times, and a random order may leave a text unchanged. So we know only
     two bounds: the texts that were certainly shuffled, and all calls but one. If n_shuffles is between them, it is
-    returned. It is also returned for up to twice as many calls, because an answer may call `f` twice with each shuffled
-    text.
+    returned. It is also returned if the number of calls is at most twice n_shuffles, because an answer may call `f`
+    twice with each shuffled text.
     """
     asked = shuffled = 0
 

@@ -150,7 +150,7 @@ class Rows:
         self.bars = axes.barh(range(len(parts)), lengths, 0.62, edgecolor=INK, linewidth=0.6)
 
     def mark(self, chosen: str, labels: Sequence[Text] = ()) -> None:
-        """Show the chosen row in another colour and in bold, so that it does not differ by colour alone."""
+        """Show the chosen row in another colour and in bold, so that colour is not the only difference."""
         for part, bar, number in zip(self.parts, self.bars, self.numbers):
             bar.set_facecolor(ORANGE if part.name == chosen else LIGHT)
             number.set_fontweight("bold" if part.name == chosen else "normal")

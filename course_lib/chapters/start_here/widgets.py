@@ -1,4 +1,4 @@
-"""Live figures of chapter 0: reading a story along with the model, and the map of a whole decoder."""
+"""Live figures of chapter 0: reading a story along with the model, and the map of an entire decoder."""
 
 import html
 import math

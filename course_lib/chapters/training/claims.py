@@ -321,8 +321,9 @@ def uninterrupted(seed: int, rate: float, steps: int) -> list[float]:
 
 
 def resumed(seed: int, lost: str = "nothing", rate: float = 5e-3, steps: int = 30) -> float:
-    """Return the largest difference between the losses of an uninterrupted run and those of a run that stopped after a
-    third of the steps. It resumes from a checkpoint without one of PIECES, or without ALL_BUT_WEIGHTS."""
+    """Compare an uninterrupted run with a run that stopped after a third of the steps, and return the largest
+    difference of their losses. The second run resumes from a checkpoint without one of PIECES, or without
+    ALL_BUT_WEIGHTS."""
     return resumed_run(seed, lost, rate, steps)[0]
 
 
@@ -371,8 +372,8 @@ RESUME_RATES = (0.002, 0.005, 0.0125)
 
 def resume_verdict(whole: float, worse: Sequence[float]) -> str:
     """Compare the held-out loss of two resumed runs at their end: without the optimizer's state, and from the full
-    checkpoint. There is one difference for each learning rate (mean of the seeds). whole: the largest difference
-    between the losses of the latter run and those of an uninterrupted run.
+    checkpoint. There is one difference for each learning rate (mean of the seeds). `whole`: the largest difference in
+    loss between the latter run and an uninterrupted run.
 
     confirmed: the loss is higher without the optimizer's state at every rate, and the full checkpoint changes nothing
     depends: it is higher at some rates only

@@ -340,7 +340,7 @@ def above_entropy(
     Args:
         widths: name of a width -> (tokens, loss) of each of its runs.
         lines: name of a width -> (tokens, loss) by the law.
-        others: runs to which the law was not fitted; a star is the measured loss, a cross the predicted one.
+        others: runs that were not used for the fit; a star is the measured loss, a cross the predicted one.
     """
     figure, axes = new_figure(WIDE, 4.3)
     axes.set(xscale="log", yscale="log", xlabel="training tokens", ylabel="loss − entropy (nats per token)")

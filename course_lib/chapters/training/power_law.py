@@ -1,4 +1,4 @@
-"""Chapter 12's law of loss over size and tokens, and the recorded runs to which it is fitted."""
+"""Chapter 12's law of loss over size and tokens, and the recorded runs for fitting it."""
 
 import math
 import statistics
@@ -16,7 +16,7 @@ from course_lib.pretrained import shipped_figures
 from course_lib.tinytown import Tinytown
 
 RECORD = ASSETS / "training.json"
-SCALES = (8, 16, 32)  # d_model of the models to which a law is fitted
+SCALES = (8, 16, 32)  # d_model of the models for fitting a law
 
 
 def recorded(name: str) -> Any:
@@ -34,7 +34,7 @@ class Run:
 
 
 def law_runs(seed: int | None = None) -> tuple[list[Run], list[Run], float]:
-    """Return the recorded runs to which a law is fitted, those that it has to predict, and the grammar's own loss.
+    """Return the recorded runs for fitting a law, the runs that it has to predict, and the grammar's own loss.
 
     seed: use only the runs of this seed.
     """
@@ -49,8 +49,8 @@ def law_runs(seed: int | None = None) -> tuple[list[Run], list[Run], float]:
 
 @cache
 def shipped_run() -> Run:
-    """Return the model that ships with the course. It saw a hundred times as many tokens as the small ones on
-    average."""
+    """Return the model that ships with the course. On average it saw a hundred times more tokens than the small
+    models."""
     kept, config = shipped_figures("tinytown"), preset("tinytown")
     recipe = kept["recipe"]
     tokens = recipe["steps"] * recipe["batch_size"] * config.max_seq_len
@@ -110,7 +110,7 @@ class PowerLaw:
 
 @dataclass(frozen=True)
 class Predicted:
-    """Hold a model to which a law was not fitted, with its loss and the law's prediction."""
+    """Hold a model that was not used for fitting a law, with its loss and the law's prediction."""
 
     name: str
     parameters: int

@@ -135,12 +135,12 @@ def recorded_widths() -> dict[int, dict[float, list[float | None]]]:
 
 
 BUDGETS = (100, 200, 400, 800)  # steps of ROWS rows
-PREDICTED = (64, 1600)  # d_model and steps: wider and longer than the runs to which the law is fitted
+PREDICTED = (64, 1600)  # d_model and steps: wider and longer than the runs for the fit
 LAW_STORIES, LAW_SEEDS = 400, (0, 1, 2)
 
 
 def scaled(d_model: int, steps: int, seed: int = 0) -> Run:
-    """Train a model of this width for this many steps of its own schedule, at its own peak rate."""
+    """Train a model of this width for this many steps, with its own schedule and peak rate."""
     model, warmup = small_model(d_model, seed=seed), min(WARMUP, steps // 5)
     train(model, story_batches(ROWS, seed), steps, PEAKS[d_model], warmup, progress=False)
     parameters = sum(weight.numel() for weight in model.parameters())

@@ -11,7 +11,7 @@ from course_lib.ladder.rungs import RUNGS, Height, Rung, Shape, recorded
 from course_lib.live.drawing import Drawing, fix_layout, headline, new_figure
 from course_lib.live.palette import BLUE, FONT, GREY, INK, ORANGE, WIDE
 
-LOWEST = 1e-8  # equal tensors are drawn here, because a logarithmic axis has no 0
+LOWEST = 1e-8  # the position of equal tensors, because a logarithmic axis has no 0
 
 
 @dataclass

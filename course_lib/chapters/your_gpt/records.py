@@ -43,8 +43,7 @@ def tinytown_config(positions: str = "learned") -> TransformerConfig:
 
 
 def tinytown_batches(steps: int, seed: int = 0) -> Batches:
-    """Return batches of stories for a run of this many steps; with 1,500 steps they are those of the ladder's other
-    rungs."""
+    """Return batches of stories for a run of this many steps; for 1,500 steps they equal the ladder's other batches."""
     tokenizer, generator = WordTokenizer(), torch.Generator().manual_seed(seed)
     ids = encode_stories(Tinytown(0).sample(STORIES_A_STEP * steps), tokenizer)
     return Batches(ids, BATCH, LONGEST, generator, start_id=tokenizer.bos_id)

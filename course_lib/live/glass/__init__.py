@@ -143,7 +143,8 @@ def html(
         tokenizer: the model's own; Tinytown's by default.
         text, part: the first text and the first open part, as in `glass`.
         sentences: sentences to choose from, in place of the usual ones.
-        beside: the name of a file in the page's own folder with `packed_small(model, tokenizer)`. The page fetches this
+        `beside`: the name of a file in the page's own folder with `packed_small(model, tokenizer)`. The page fetches
+        this
             file, so it needs a server. Without it, the page itself contains the weights.
         heading: HTML above the model, such as a description of it.
 

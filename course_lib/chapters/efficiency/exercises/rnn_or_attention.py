@@ -31,7 +31,7 @@ def sequence_seconds(step, attention, lengths, batch, rounds, clock):
 
 
 def race(recurrent, attention, lengths, batch, rounds, clock, sum_up):
-    """Return the seconds per sequence for each length, for both layers."""
+    """Return the seconds per sequence of both layers, for each length."""
     times = {"rnn": [], "attention": []}
     for T in lengths:
         x = torch.randn(batch, T, FEATURES)

@@ -12,7 +12,8 @@ def compare_temperatures(model, ids, n_tokens, temperatures, generator):
 
 
 def by_windows(model, text):
-    """Return the logits (B, T, V) after each position of text (B, T), from as many earlier tokens as the model sees."""
+    """Return the logits (B, T, V) after each position of text (B, T), from all earlier tokens that the model can
+    see."""
     window = model.config.max_seq_len
     return torch.stack([model(text[:, max(0, t - window) : t])[:, -1] for t in range(1, text.shape[1] + 1)], 1)
 
