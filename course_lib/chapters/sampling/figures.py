@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import ConnectionPatch
 
 from course_lib.live.drawing import Drawing, fix_layout, headline, new_figure, new_panels
-from course_lib.live.numbers import entropy as entropy  # chapter 13 measures with it, too
+from course_lib.live.numbers import entropy as entropy  # chapter 13 also measures with it
 from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, RED, SKY, TITLE
 from course_lib.live.shared_figures import most_probable
 

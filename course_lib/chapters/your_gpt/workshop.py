@@ -371,7 +371,7 @@ def _differs(stage: str, name: str, got: Any, right: Tensor) -> Difference | Non
         wrong = int((got != right).sum())
         return Difference(stage, name, float(wrong), f"differ at {wrong} of {right.numel()} ids") if wrong else None
     largest = (got.double() - right.double()).abs().max().item()
-    # This form of the comparison is also True for NaN.
+    # With <= in this order, NaN counts as a difference.
     return None if largest <= TOLERANCE else Difference(stage, name, largest)
 
 
