@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import MODELS, build, configs, draw_ids, seeds, small
+from helpers import MODELS, build, configs, draw_ids, inputs_of, seeds, small
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,10 +13,6 @@ from course_lib.positions import apply_rotary, rotary_angles
 from course_lib.trace import kept_for_backward, trace
 
 families = pytest.mark.parametrize("family", MODELS)
-
-
-def inputs_of(family, B=2, S=5, T=4):
-    return (draw_ids(B, S), draw_ids(B, T)) if family == "encoder-decoder" else (draw_ids(B, T),)
 
 
 def test_a_decoder_shows_what_the_docstring_promises_in_the_order_of_computing():
