@@ -1,8 +1,8 @@
 """Trace: run a model without changing it, and record its intermediate results.
 
-Chapters 9 and 15. `with evaluating(model)` switches dropout and gradients off. After
+Chapters 9, 10, 14 and 15. `with evaluating(model)` switches dropout and gradients off. After
 `with trace(model) as seen: model(ids)`, `seen["blocks.0.attention.weights"]` holds the attention weights of the first
-block. Tracing does not change the results.
+block. `kept_for_backward` counts the bytes that training needs for the backward pass. All leave results as they are.
 """
 
 import difflib
@@ -14,6 +14,7 @@ from unittest.mock import patch  # replaces an attribute and restores it afterwa
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 
 from course_lib.checks import require_module, require_text
 from course_lib.heads import MultiHeadAttention
@@ -114,6 +115,26 @@ def _recording(attend: Callable, names: dict[str, str], keep: Callable[[str, Ten
         return heads, weights
 
     return recording_attend
+
+
+def kept_for_backward(model: nn.Module, *inputs: Any, **named: Any) -> tuple[Any, int]:
+    """Call a model, and return its output and the bytes that the forward pass keeps for the backward pass.
+
+    Bytes that several operations keep count once, and the model's parameters do not count.
+    """
+    require_module(model=model)
+    own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    kept: dict[int, int] = {}  # address in memory -> bytes
+
+    def look(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with saved_tensors_hooks(look, lambda tensor: tensor):
+        output = model(*inputs, **named)
+    return output, sum(kept.values())
 
 
 def _require_modules(model: Any) -> None:

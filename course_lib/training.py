@@ -1,7 +1,8 @@
 """Training: next-token loss, AdamW, warm-up and cosine, clipping; resumable, with a progress bar.
 
 Chapter 12. `train` is one loop of plain PyTorch. The batches provide inputs and targets; the model computes the loss.
-`gradients` computes the gradients of an update, `checkpoints` saves and resumes a run, and `processes` distributes it.
+`training_options` has the rest: `gradients` computes the gradients of an update, `checkpoints` saves and resumes a run,
+and `processes` distributes it.
 """
 
 import math
@@ -13,10 +14,11 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from course_lib import checks, processes
-from course_lib.checkpoints import load_checkpoint, save_checkpoint
+from course_lib import checks
 from course_lib.gpt import IGNORED, evaluating
-from course_lib.gradients import add_gradients, block_options, clip, require_options
+from course_lib.training_options import processes
+from course_lib.training_options.checkpoints import load_checkpoint, save_checkpoint
+from course_lib.training_options.gradients import add_gradients, block_options, clip, require_options
 
 
 class TrainingDiverged(RuntimeError):
@@ -95,9 +97,9 @@ def train(
 ) -> History:
     """Train `model` for `steps` updates on `batches`.
 
-    To train on several processes, start the script with `torchrun` and call `join_processes` first. Each process then
-    calls `train` with the same arguments and seeds. An update uses one batch per process, and gives the same result as
-    one process with a single batch of that total size.
+    To train on several processes, start the script with `torchrun` and call `training_options.processes.join_processes`
+    first. Each process then calls `train` with the same arguments and seeds. An update uses one batch per process, and
+    gives the same result as one process with a single batch of that total size.
 
     Args:
         model: called as model(*batch) -> (logits, loss). For a `DecoderOnly` a batch is (ids (B, T), targets (B, T)),

@@ -116,13 +116,18 @@ def pixels(monkeypatch):
 
 
 @pytest.fixture
-def toy(monkeypatch, tmp_path):
+def own_record(monkeypatch, tmp_path):
+    """A progress file of the test's own."""
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.sqlite3"))
+
+
+@pytest.fixture
+def toy(monkeypatch, own_record):
     """Puts an exercise into the catalogue for one test, with a progress file of its own."""
     from course_lib.course import record
     from course_lib.grading.page import catalogue
     from tests.toy_exercise import declared
 
-    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.sqlite3"))
     monkeypatch.setattr(record, "_memory", {})
     monkeypatch.setattr(record, "_said", set())
 

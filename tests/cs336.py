@@ -9,7 +9,6 @@ from torch import nn
 
 from course_lib.attention import scaled_dot_product_attention
 from course_lib.blocks import TransformerBlock
-from course_lib.checkpoints import load_checkpoint, save_checkpoint
 from course_lib.config import TransformerConfig
 from course_lib.embeddings import TokenEmbedding
 from course_lib.feed_forward import FeedForward, SwiGLU
@@ -20,6 +19,7 @@ from course_lib.positions import apply_rotary, rotary_angles
 from course_lib.sampling import next_token_distribution
 from course_lib.tinytown import Batches, BytePairTokenizer
 from course_lib.training import learning_rate, make_optimizer, train
+from course_lib.training_options.checkpoints import load_checkpoint, save_checkpoint
 
 
 def renamed(name, names):

@@ -1,5 +1,7 @@
 """What the tests of parts and models share: small configurations and weights that are neither ones nor zeros."""
 
+import random
+
 import torch
 from hypothesis import strategies as st
 from torch import nn
@@ -7,6 +9,7 @@ from torch import nn
 from course_lib.config import POSITIONS, TransformerConfig
 from course_lib.encoder_decoder import EncoderDecoder, EncoderOnly
 from course_lib.gpt import DecoderOnly
+from course_lib.tinytown import WordTokenizer
 
 MODELS = {"decoder": DecoderOnly, "encoder": EncoderOnly, "encoder-decoder": EncoderDecoder}
 V = 31
@@ -53,3 +56,25 @@ def build(config: TransformerConfig, device: str = "cpu", dtype: torch.dtype = t
 
 def draw_ids(*shape: int, device: str = "cpu") -> torch.Tensor:
     return torch.randint(V, shape).to(device)
+
+
+def inputs_of(family, B=2, S=5, T=4):
+    return (draw_ids(B, S), draw_ids(B, T)) if family == "encoder-decoder" else (draw_ids(B, T),)
+
+
+def opinionated_reader() -> tuple[DecoderOnly, WordTokenizer]:
+    """A small model with weights large enough to look at some tokens more than at others, and its tokenizer."""
+    torch.manual_seed(1)
+    tokenizer = WordTokenizer()
+    model = DecoderOnly(TransformerConfig(vocab_size=len(tokenizer), d_model=16, n_heads=2, n_layers=3, max_seq_len=12))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return model.eval(), tokenizer
+
+
+class OnlyRandom(random.Random):
+    """`random()` is promised to stay the same in every Python; what is built upon it is not."""
+
+    def __getattribute__(self, name):
+        assert name in ("random", "seed", "__class__"), f"Random.{name} is drawn differently by other Pythons"
+        return super().__getattribute__(name)

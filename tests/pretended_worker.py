@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from course_lib.classroom.graded_submission import GradedSubmission
-from course_lib.classroom.mark import class_run, jobs
+from course_lib.classroom.mark import class_run, marking
 from course_lib.classroom.mark.class_run import mark_class
 from course_lib.classroom.read.submission_reader import Submission
 from course_lib.classroom.sandbox.probe import Wall
@@ -64,7 +64,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     monkeypatch.setattr(class_run, "_Hurried", Idle)
     monkeypatch.setattr(class_run, "require_isolation", lambda worker: WALL)
     monkeypatch.setattr(Idle, "restarts", 0)
-    monkeypatch.setattr(jobs, "mark", marks := Pretended())
+    monkeypatch.setattr(marking, "mark", marks := Pretended())
     return marks
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import torch
 
-from course_lib import processes
 from course_lib.config import preset
 from course_lib.gpt import IGNORED, DecoderOnly
 from course_lib.tinytown import Batches
 from course_lib.training import train
+from course_lib.training_options import processes
 
 SMALL = replace(
     preset("tinytown"), vocab_size=20, d_model=16, n_heads=2, n_layers=2, d_ff=32, max_seq_len=16,

@@ -25,9 +25,7 @@ class RMSNorm(nn.Module):
 """
 
 
-@pytest.fixture(autouse=True)
-def own_record(tmp_path, monkeypatch):
-    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.sqlite3"))
+pytestmark = pytest.mark.usefixtures("own_record")
 
 
 @pytest.fixture

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from course_lib.classroom.graded_submission import GradedSubmission
-from course_lib.classroom.mark import class_run, jobs
+from course_lib.classroom.mark import class_run, marking
 from course_lib.classroom.mark.class_run import mark_class
-from course_lib.classroom.mark.jobs import DIFFERS, SECOND
-from course_lib.classroom.mark.marking import mark
+from course_lib.classroom.mark.marking import DIFFERS, SECOND, mark
 from course_lib.classroom.read.notebook_reader import Cell
 from course_lib.classroom.read.submission_reader import Notebook, Submission
 from course_lib.classroom.report.pages import write_reports
@@ -73,7 +72,7 @@ def graded(monkeypatch, folder, crowd: Crowded, count: int, workers: int):
     monkeypatch.setattr(class_run, "Stage", Idle)
     monkeypatch.setattr(class_run, "_Hurried", Idle)
     monkeypatch.setattr(class_run, "require_isolation", lambda worker: WALL)
-    monkeypatch.setattr(jobs, "mark", crowd)
+    monkeypatch.setattr(marking, "mark", crowd)
     names = ("ada", "bert", "carl")[:count]
     submissions = [Submission(name, (), {}, (), f"digest of {name}") for name in names]
     outcome = mark_class(submissions, EXPECTED, folder, jobs=workers, quotas=LIMITS, seed=1)
@@ -116,7 +115,7 @@ def test_what_was_written_stays_and_of_versions_the_second_run_chooses_among_who
     first = [one.verdict("failed", ["It took too long."]), two.verdict("passed", ["Right."])]
     again = [one.verdict("passed", ["Right."]), two.verdict("passed", ["Right."])]
     for notebooks, asked in ((books, list(IDS)), (books[:1], list(IDS[:1]))):
-        job = jobs.Job("key", Submission("ada", notebooks, {}, (), ""), IDS, 1, "bwrap", LIMITS)
+        job = marking.Job("key", Submission("ada", notebooks, {}, (), ""), IDS, 1, "bwrap", LIMITS)
         marked = GradedSubmission("ada", "", tuple(first), texts={"attention.why_scale": "Because."})
         expected: list[str] = []
 
@@ -124,8 +123,8 @@ def test_what_was_written_stays_and_of_versions_the_second_run_chooses_among_who
             expected.extend(each.id for each in exercises)
             return GradedSubmission("ada", "", tuple(each for each in again if each.exercise_id in expected))
 
-        monkeypatch.setattr(jobs, "mark", run)
-        second = jobs.do_again(job, jobs.Done("key", marked, doubted=frozenset(IDS[:1])), Idle()).marked
+        monkeypatch.setattr(marking, "mark", run)
+        second = marking.do_again(job, marking.Done("key", marked, doubted=frozenset(IDS[:1])), Idle()).marked
         assert expected == asked
         assert [SECOND in result.sentences for result in second.results] == [True, False]
         assert second.texts == {"attention.why_scale": "Because."}
@@ -133,10 +132,10 @@ def test_what_was_written_stays_and_of_versions_the_second_run_chooses_among_who
 
 def test_a_second_run_that_the_machine_fails_is_no_result(monkeypatch, tmp_path):
     crowd = Crowded("ada", company=1)
-    job = jobs.Job("key", Submission("ada", (), {}, (), ""), IDS, 1, "bwrap", LIMITS)
-    first = jobs.Done("key", crowd(job.submission, EXPECTED, Idle(), 1), doubted=frozenset(IDS[:1]))
-    monkeypatch.setattr(jobs, "mark", lambda *_, **__: 1 / 0)
-    second = jobs.do_again(job, first, Idle())
+    job = marking.Job("key", Submission("ada", (), {}, (), ""), IDS, 1, "bwrap", LIMITS)
+    first = marking.Done("key", crowd(job.submission, EXPECTED, Idle(), 1), doubted=frozenset(IDS[:1]))
+    monkeypatch.setattr(marking, "mark", lambda *_, **__: 1 / 0)
+    second = marking.do_again(job, first, Idle())
     assert second.marked is None
     assert "ZeroDivisionError" in second.fault
 
@@ -219,9 +218,9 @@ def test_two_runs_that_differ_say_so_and_are_for_a_person_to_look_at(monkeypatch
         return GradedSubmission(submission.name, submission.digest, (result,), ())
 
     seen: set[str] = set()
-    monkeypatch.setattr(jobs, "mark", marked)
-    job = jobs.Job("key", Submission("ada", (), {}, (), ""), IDS[:1], 1, "bwrap", LIMITS)
-    second = jobs.do_again(job, jobs.do_job(job, Idle()), Idle())
+    monkeypatch.setattr(marking, "mark", marked)
+    job = marking.Job("key", Submission("ada", (), {}, (), ""), IDS[:1], 1, "bwrap", LIMITS)
+    second = marking.do_again(job, marking.do_job(job, Idle()), Idle())
     [result] = second.marked.results
     assert result.earned == alone
     assert [each for each in result.sentences if each in (SECOND, DIFFERS)] == [noted] * (noted is not None)

@@ -9,7 +9,7 @@ import pytest
 
 from course_lib.__main__ import main
 from course_lib.classroom.graded_submission import GradedSubmission
-from course_lib.classroom.mark import jobs
+from course_lib.classroom.mark import marking
 from course_lib.classroom.mark.marking import mark
 from course_lib.classroom.read.notebook_reader import Cell
 from course_lib.classroom.read.submission_reader import Notebook, Submission
@@ -130,13 +130,13 @@ def test_what_a_teacher_is_asked_stands_on_the_terminal_and_in_the_report_and_th
     monkeypatch, tmp_path, capsys
 ):
     pretend(monkeypatch)
-    marks = jobs.mark
+    marks = marking.mark
 
     def asks(submission, *rest):
         marked = marks(submission, *rest)
         return replace(marked, asks=("a.ipynb: cell 1 <b>did not run</b>",)) if submission.name == "bert" else marked
 
-    monkeypatch.setattr(jobs, "mark", asks)
+    monkeypatch.setattr(marking, "mark", asks)
     class_ = write_class(tmp_path / "class", "ada", "bert")
     command = ["grade", str(class_), "--out", str(tmp_path / "out"), "--json", "--exercises", EXERCISE]
     for more in ([], ["--resume"]):
@@ -146,7 +146,7 @@ def test_what_a_teacher_is_asked_stands_on_the_terminal_and_in_the_report_and_th
         each["name"]: each["asks"] for each in json.loads((tmp_path / "out/results.json").read_text())["submissions"]
     }
     assert found == {"ada": [], "bert": ["a.ipynb: cell 1 <b>did not run</b>"]}
-    monkeypatch.setattr(jobs, "mark", marks)
+    monkeypatch.setattr(marking, "mark", marks)
     assert main([*command[:3], str(tmp_path / "other"), *command[4:]]) == 0
 
 

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.classroom.sandbox import cgroups
-from course_lib.classroom.sandbox.cgroups import Group, delegated_group, make_group
+from course_lib.classroom.sandbox import resources
 from course_lib.classroom.sandbox.quotas import Quotas
-from course_lib.classroom.sandbox.watcher import Meter
+from course_lib.classroom.sandbox.resources import Group, Meter, delegated_group, make_group
 
 QUOTAS = Quotas(tree=1 << 30, processes=40)
 
@@ -38,9 +37,9 @@ def test_a_group_that_was_delegated_is_found(tmp_path, as_somebody):
 
 
 def test_a_grader_that_has_moved_to_its_leaf_finds_the_group_around_it(tmp_path, as_somebody):
-    membership = hierarchy(tmp_path / "cgroup", f"/scope/{cgroups.LEAF}")
+    membership = hierarchy(tmp_path / "cgroup", f"/scope/{resources.LEAF}")
     hierarchy(tmp_path / "cgroup", "/scope")
-    membership.write_text(f"0::/scope/{cgroups.LEAF}\n")
+    membership.write_text(f"0::/scope/{resources.LEAF}\n")
     assert delegated_group(tmp_path / "cgroup", membership) == tmp_path / "cgroup" / "scope"
 
 
@@ -102,14 +101,14 @@ def test_a_group_with_processes_of_its_own_sends_them_to_a_leaf_and_takes_them_b
 
     def write(path, text, *more):
         wrote.append((path.relative_to(scope).as_posix(), text))
-        if path.name == "cgroup.subtree_control" and not (scope / cgroups.LEAF).exists():
+        if path.name == "cgroup.subtree_control" and not (scope / resources.LEAF).exists():
             raise OSError(16, "Device or resource busy")
         return real(path, text, *more)
 
     monkeypatch.setattr(Path, "write_text", write)
     make_group(QUOTAS, 0, scope)
     on = ("cgroup.subtree_control", "+memory +pids +cpu")
-    assert wrote[:3] == [on, (f"{cgroups.LEAF}/cgroup.procs", "123"), on]
+    assert wrote[:3] == [on, (f"{resources.LEAF}/cgroup.procs", "123"), on]
     wrote.clear()
     real(scope / "cgroup.subtree_control", "memory pids cpu")
     monkeypatch.setattr(Path, "rmdir", lambda path: None)
@@ -117,7 +116,7 @@ def test_a_group_with_processes_of_its_own_sends_them_to_a_leaf_and_takes_them_b
         for file in each.iterdir():
             file.unlink()
         os.rmdir(each)
-    cgroups._leave(scope)
+    resources._leave(scope)
     assert wrote == [("cgroup.subtree_control", "-memory -pids -cpu"), ("cgroup.procs", "123")]
 
 

@@ -10,7 +10,7 @@ import textwrap
 import pytest
 
 from course_lib.__main__ import main
-from course_lib.classroom.mark.jobs import Job, do_job
+from course_lib.classroom.mark.marking import Job, do_job
 from course_lib.classroom.read.submissions import find_submissions
 from course_lib.classroom.sandbox.remote import Worker
 from course_lib.classroom.sandbox.stage import Stage, container_command

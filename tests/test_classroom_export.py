@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from course_lib.classroom.export.canvas import write_canvas
 from course_lib.classroom.export.classroom50 import write_classroom50
 from course_lib.classroom.export.gradescope import write_gradescope
-from course_lib.classroom.export.junit import write_junit
-from course_lib.classroom.export.results import write_csv, write_json
+from course_lib.classroom.export.results import write_csv, write_json, write_junit
 from course_lib.classroom.graded_submission import GradedSubmission
 from course_lib.classroom.read.folders import LeftOut
 from course_lib.classroom.report.terminal import terminal_table

@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ElementTree
 
 from hypothesis import given
 
-from course_lib.classroom.export.junit import write_junit
+from course_lib.classroom.export.results import write_junit
 from tests.drawn_results import classes, feedback_of, few, spoken
 
 # pytest's published schema (junit-10): children and attributes that it knows, and those that must be there.

@@ -14,8 +14,6 @@ import pytest
 
 from course_lib.__main__ import main
 from course_lib.classroom.graded_submission import GradedSubmission
-from course_lib.classroom.read.notebook_reader import Cell
-from course_lib.classroom.read.submission_reader import Notebook
 from course_lib.classroom.report.outputs import write_results
 from course_lib.classroom.sandbox import probe
 from course_lib.classroom.sandbox.probe import Wall, require_isolation, save_wall, walls_of
@@ -24,24 +22,9 @@ from course_lib.classroom.sandbox.remote import Ended, Fault, Worker
 from course_lib.classroom.sandbox.session import Session
 from course_lib.classroom.sandbox.stage import SandboxError, Stage
 from tests.grading.corpus import notebook as written
+from tests.one_notebook import LIMITS, asked, notebook
 from tests.pretended_worker import WALL, pretend
 from tests.small_class import EXERCISE, write_class
-
-LIMITS = Quotas(cell_timeout=3, exercise_timeout=3, timeout=120)
-
-
-def notebook(*sources: str) -> Notebook:
-    return Notebook("notebook.ipynb", tuple(Cell(i, "code", source) for i, source in enumerate(sources, start=1)))
-
-
-def asked(worker: Worker, *sources: str, name: str = "found"):
-    """What a notebook leaves under a name, and what was said of its cells."""
-    session = Session(worker, notebook(*sources), {}, {name: False}, time.monotonic() + 100)
-    try:
-        count = session.found.answers.get(name, 0)
-        return (session.read(name, count - 1, 3).value if count else None), session.found.troubles
-    finally:
-        session.close()
 
 
 @pytest.fixture

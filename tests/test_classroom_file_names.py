@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.classroom.file_names import file_name
+from course_lib.classroom.text import file_name
 from tests.drawn_results import HOSTILE
 
 

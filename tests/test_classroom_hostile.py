@@ -28,7 +28,7 @@ import psutil
 import pytest
 import torch
 
-from course_lib.classroom.export import junit, results
+from course_lib.classroom.export import results
 from course_lib.classroom.graded_submission import GradedSubmission
 from course_lib.classroom.mark.marking import mark
 from course_lib.classroom.read.submissions import find_submissions
@@ -245,7 +245,7 @@ def hold_reports(marked: GradedSubmission, folder: Path) -> None:
     """No mark of HTML and no code of a terminal gets through to a report, and no formula to a table."""
     shutil.rmtree(folder, ignore_errors=True)
     paths = [*report.write_reports([marked], folder, titles={}, about={}), *results.write_csv([marked], folder)]
-    paths += [*results.write_json([marked], folder), *junit.write_junit([marked], folder)]
+    paths += [*results.write_json([marked], folder), *results.write_junit([marked], folder)]
     for path in paths:
         text = path.read_text(encoding="utf-8")
         codes = "\x00\x1b\x07\x08" + ("" if path.suffix == ".json" else "\u202e\u2066")  # JSON is read by programs

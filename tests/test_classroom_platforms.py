@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from course_lib.__main__ import main
-from course_lib.classroom.file_names import downloads
+from course_lib.classroom.read.platforms import downloads
 from course_lib.classroom.read.roster import read_roster
 from course_lib.classroom.read.submissions import find_handed_in
 from course_lib.classroom.read.times import platform_times

@@ -10,9 +10,8 @@ import pytest
 from course_lib.classroom.export.canvas import write_canvas
 from course_lib.classroom.export.classroom50 import write_classroom50
 from course_lib.classroom.export.gradescope import gradescope_result
-from course_lib.classroom.export.junit import write_junit
 from course_lib.classroom.export.moodle import write_moodle
-from course_lib.classroom.export.results import write_csv
+from course_lib.classroom.export.results import write_csv, write_junit
 from course_lib.classroom.mark.policy import Override, Policy, apply_policy
 from course_lib.classroom.read.roster import Learner, save_unmatched
 from course_lib.classroom.term import read_policy

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from course_lib.__main__ import main
-from course_lib.classroom.mark import jobs
+from course_lib.classroom.mark import marking
 from course_lib.classroom.mark.class_run import expected_exercises
 from course_lib.classroom.read.submission_reader import Submission
 from course_lib.classroom.read.submissions import find_submissions
@@ -42,7 +42,7 @@ def test_a_fault_of_the_machine_is_tried_again_and_never_a_zero(pretended, tmp_p
     submissions = [*submitted(), replace(submitted("twin")[0], digest="digest of bert")]
     pretended.wrong = {"bert": Fault("the machine is on fire")}
     outcome = run(tmp_path, submissions)
-    assert pretended.names.count("bert") == jobs.TRIES == Idle.restarts == 3
+    assert pretended.names.count("bert") == marking.TRIES == Idle.restarts == 3
     assert set(outcome.failed) == {"bert", "twin"}
     assert "on fire (3 tries)" in outcome.failed["bert"]
     assert [each.name for each in outcome.marked] == [name for name in NAMES if name != "bert"]

@@ -11,18 +11,23 @@ from hypothesis import strategies as st
 
 import course_lib
 from course_lib.classroom.mark.marking import compared
-from course_lib.classroom.read import other_formats as other_forms
+from course_lib.classroom.read import salvage as reading
 from course_lib.classroom.read import submission_reader
 from course_lib.classroom.read.folders import OUTSIDE
 from course_lib.classroom.read.notebook_reader import Cell
-from course_lib.classroom.read.other_formats import (
+from course_lib.classroom.read.salvage import (
+    MOST_CONFLICTS,
     cells_of_markdown,
     cells_of_org,
     cells_of_page,
     cells_of_script,
     defines_answer,
+    newer_syntax,
+    newest,
+    python_version,
+    sides,
+    versions,
 )
-from course_lib.classroom.read.repair import MOST_CONFLICTS, newer_syntax, newest, python_version, sides, versions
 from course_lib.classroom.read.submission_reader import Notebook, Submission
 from course_lib.classroom.read.submissions import find_handed_in
 from tests.grading.archives import packed
@@ -184,8 +189,8 @@ def test_what_was_read_as_a_notebook_is_no_helper_that_cannot_be_imported(tmp_pa
 
 @pytest.mark.parametrize("name", ["02_attention.py", "02_attention.html", "02_attention.qmd"])
 def test_a_file_in_place_of_a_notebook_that_is_too_large_is_named_once(tmp_path, monkeypatch, name):
-    monkeypatch.setattr(other_forms, "LARGEST_HELPER", 1_000_000)
-    monkeypatch.setattr(other_forms, "LARGEST_NOTEBOOK", 1_000_000)
+    monkeypatch.setattr(reading, "LARGEST_HELPER", 1_000_000)
+    monkeypatch.setattr(reading, "LARGEST_NOTEBOOK", 1_000_000)
     files = {f"ada/{name}": ANSWER + "#" * 1_000_000, "ada/more.py": ANSWER}
     for laid in (files, {f"ada/{name}": files[f"ada/{name}"]}):
         submission = the_one(tmp_path / str(len(laid)), laid, one_each=True)

@@ -11,7 +11,7 @@ import torch
 
 from course_lib.__main__ import main
 from course_lib.classroom.mark import journal
-from course_lib.classroom.sandbox import secrecy
+from course_lib.classroom.sandbox import probe
 from course_lib.classroom.sandbox import stage as sandbox
 from course_lib.classroom.sandbox.probe import require_isolation
 from course_lib.classroom.sandbox.protocol import Packer, pack_call
@@ -173,16 +173,16 @@ LEAKS = {
 @pytest.mark.parametrize("leak", LEAKS)
 @pytest.mark.parametrize("seed", [SECRET, OLD])
 def test_a_seed_is_found_in_what_was_seen(leak, seed):
-    assert secrecy.told_by({**NOTHING, "the clock": str(time.time_ns())}, seed) == []
-    assert secrecy.told_by({**NOTHING, "its files": LEAKS[leak](seed)}, seed) == ["its files"]
+    assert probe.told_by({**NOTHING, "the clock": str(time.time_ns())}, seed) == []
+    assert probe.told_by({**NOTHING, "its files": LEAKS[leak](seed)}, seed) == ["its files"]
 
 
 @pytest.mark.parametrize("unit", [1, 10**3, 10**6, 10**9])
 def test_a_seed_that_the_clock_tells_is_found(unit):
     now = 1_795_843_021_125_494_357
     seed = now // (10**9 // unit) - 60 * unit
-    found = secrecy.told_by({"the clock": str(now)}, seed)
-    assert found == (["the clock"] if seed.bit_length() > secrecy.GUESSABLE else []), "a small one was chosen by hand"
+    found = probe.told_by({"the clock": str(now)}, seed)
+    assert found == (["the clock"] if seed.bit_length() > probe.GUESSABLE else []), "a small one was chosen by hand"
 
 
 def refused(worker: Worker, seed: int) -> set[str]:

@@ -11,13 +11,13 @@ import pytest
 
 from course_lib.classroom.read.notebook_reader import Cell
 from course_lib.classroom.read.submission_reader import Notebook
-from course_lib.classroom.sandbox import watcher
+from course_lib.classroom.sandbox import resources
 from course_lib.classroom.sandbox.protocol import Broken, Channel, frame
 from course_lib.classroom.sandbox.quotas import Quotas
 from course_lib.classroom.sandbox.remote import Ended, Fault, Worker
+from course_lib.classroom.sandbox.resources import Look, Meter, Watcher, family
 from course_lib.classroom.sandbox.session import Session
 from course_lib.classroom.sandbox.stage import Stage
-from course_lib.classroom.sandbox.watcher import Look, Meter, Watcher, family
 from course_lib.grading.engine import ready_trials
 from course_lib.grading.judge import limits
 from course_lib.grading.page.catalogue import EXERCISES
@@ -37,7 +37,7 @@ def own_clocks(monkeypatch, times, clocks=None) -> None:
     def read(self, processes):
         return next(clocks) if threading.current_thread() is here else true(self, processes)
 
-    monkeypatch.setattr(watcher, "time", SimpleNamespace(monotonic=monotonic))
+    monkeypatch.setattr(resources, "time", SimpleNamespace(monotonic=monotonic))
     if clocks:
         monkeypatch.setattr(Meter, "_clocks", read)
 
@@ -108,10 +108,10 @@ def test_a_process_that_lets_nobody_look_at_its_memory_counts_with_all_of_it(mon
     def refused(path, *_):
         raise PermissionError(13, "Permission denied", str(path))
 
-    whole = watcher._rss(os.getpid())
-    assert 0 < watcher._pss(os.getpid()) <= 1.1 * whole
+    whole = resources._rss(os.getpid())
+    assert 0 < resources._pss(os.getpid()) <= 1.1 * whole
     monkeypatch.setattr(Path, "read_text", refused)
-    assert watcher._pss(os.getpid()) >= 0.9 * whole
+    assert resources._pss(os.getpid()) >= 0.9 * whole
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def test_what_one_child_held_is_not_taken_for_the_next_ones(monkeypatch):
     """The true memory is asked for now and then. What was said of a child that has been ended says nothing of another,
     whose processes may look as large, for they share what the worker has loaded."""
     held = {"rss": 400 * MIB, "pss": 300 * MIB}
-    monkeypatch.setattr(watcher, "_rss", lambda pid: held["rss"])
-    monkeypatch.setattr(watcher, "_pss", lambda pid: held["pss"])
+    monkeypatch.setattr(resources, "_rss", lambda pid: held["rss"])
+    monkeypatch.setattr(resources, "_pss", lambda pid: held["pss"])
     monkeypatch.setattr(Meter, "family", lambda self: [os.getpid()])
     meter = Meter(os.getpid(), 1 << 30, apart=False)
     assert meter.look().memory == 300 * MIB

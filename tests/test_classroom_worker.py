@@ -8,8 +8,7 @@ import psutil
 import pytest
 
 from course_lib.classroom.mark.marking import mark
-from course_lib.classroom.read.notebook_reader import Cell
-from course_lib.classroom.read.submission_reader import Notebook, Submission
+from course_lib.classroom.read.submission_reader import Submission
 from course_lib.classroom.sandbox import isolation
 from course_lib.classroom.sandbox.probe import require_isolation
 from course_lib.classroom.sandbox.quotas import Quotas
@@ -18,22 +17,7 @@ from course_lib.classroom.sandbox.session import Session
 from course_lib.classroom.sandbox.stage import SandboxError
 from course_lib.grading.engine import ready_trials
 from course_lib.grading.page.catalogue import EXERCISES
-
-LIMITS = Quotas(cell_timeout=3, exercise_timeout=3, timeout=120)
-
-
-def notebook(*sources: str) -> Notebook:
-    return Notebook("notebook.ipynb", tuple(Cell(i, "code", source) for i, source in enumerate(sources, start=1)))
-
-
-def asked(worker: Worker, *sources: str, name: str = "found"):
-    """What a notebook leaves under a name, and what was said of its cells."""
-    session = Session(worker, notebook(*sources), {}, {name: False}, time.monotonic() + 100)
-    try:
-        count = session.found.answers.get(name, 0)
-        return (session.read(name, count - 1, 3).value if count else None), session.found.troubles
-    finally:
-        session.close()
+from tests.one_notebook import LIMITS, asked, notebook
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,7 @@ from course_lib.grading.result import Result
 CHOICE = "masks.patterns"
 
 
-@pytest.fixture(autouse=True)
-def own_record(tmp_path, monkeypatch):
-    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.sqlite3"))
+pytestmark = pytest.mark.usefixtures("own_record")
 
 
 # --- choices ----------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import cycle, product
 
 import pytest
+from helpers import OnlyRandom
 
 from course_lib.tinytown import Tinytown, french, join_words, split_words
 from course_lib.tinytown.french import TinytownPairs
@@ -170,11 +171,6 @@ def test_translating_gives_the_pair_and_other_seeds_give_other_pairs():
 
 def test_pairs_use_nothing_of_a_random_source_but_what_every_python_draws_alike(monkeypatch):
     expected = TinytownPairs(5).sample(50)
-
-    class OnlyRandom(random.Random):
-        def __getattribute__(self, name):
-            assert name in ("random", "seed", "__class__"), f"Random.{name} is drawn differently by other Pythons"
-            return super().__getattribute__(name)
 
     monkeypatch.setattr(random, "Random", OnlyRandom)
     assert TinytownPairs(5).sample(50) == expected

@@ -19,9 +19,7 @@ from course_lib.grading.result import Hint, Result
 SOFTMAX = "attention.softmax"
 
 
-@pytest.fixture(autouse=True)
-def own_record(tmp_path, monkeypatch):
-    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.sqlite3"))
+pytestmark = pytest.mark.usefixtures("own_record")
 
 
 def softmax(x, dim):

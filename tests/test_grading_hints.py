@@ -7,13 +7,8 @@ from course_lib.grading import EXERCISES, check, hint
 from course_lib.grading.hint_button import hint_button
 from course_lib.grading.result import Hint
 
-pytestmark = pytest.mark.usefixtures("as_a_learner")
+pytestmark = pytest.mark.usefixtures("as_a_learner", "own_record")
 ATTENTION = "masks.masked_attention"
-
-
-@pytest.fixture(autouse=True)
-def new_learner(monkeypatch, tmp_path):
-    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.sqlite3"))
 
 
 def attention(scaled=True, heads=True, masked=True):

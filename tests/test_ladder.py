@@ -29,11 +29,6 @@ def ids():
     return torch.randint(V, (B, T))
 
 
-@pytest.fixture
-def own_record(tmp_path, monkeypatch):
-    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.sqlite3"))
-
-
 # ---------------------------------------------------------------------------------------------------- the model
 @each_rung
 def test_only_an_honest_rung_is_blind_to_later_tokens(rung, ids):

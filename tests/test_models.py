@@ -11,7 +11,7 @@ import pickle
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import MODELS, V, build, configs, draw_ids, seeds, small
+from helpers import MODELS, V, build, configs, draw_ids, inputs_of, seeds, small
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,10 +21,6 @@ from course_lib.gpt import DecoderOnly, evaluating, next_token_loss
 from course_lib.masks import padding_mask
 
 families = pytest.mark.parametrize("family", MODELS)
-
-
-def inputs_of(family, B=2, S=5, T=4):
-    return (draw_ids(B, S), draw_ids(B, T)) if family == "encoder-decoder" else (draw_ids(B, T),)
 
 
 class TestLoss:

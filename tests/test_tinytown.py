@@ -6,6 +6,7 @@ import re
 
 import pytest
 import torch
+from helpers import OnlyRandom
 
 from course_lib.tinytown import ANIMAL_SOUNDS, CAPITALS, CLASSES, EOS, Tinytown, grammar, join_words, split_words
 from course_lib.tinytown import stories as tinytown
@@ -159,13 +160,6 @@ def test_seed_must_be_an_integer(seed):
 
 def test_stories_use_nothing_of_a_random_source_but_what_every_python_draws_alike(monkeypatch):
     expected = Tinytown(2).sample(20)
-
-    class OnlyRandom(random.Random):
-        """`random()` is promised to stay the same in every Python; what is built upon it is not."""
-
-        def __getattribute__(self, name):
-            assert name in ("random", "seed", "__class__"), f"Random.{name} is drawn differently by other Pythons"
-            return super().__getattribute__(name)
 
     monkeypatch.setattr(random, "Random", OnlyRandom)
     assert Tinytown(2).sample(20) == expected

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import MODELS, build, configs, draw_ids, seeds, small
+from helpers import MODELS, build, configs, draw_ids, inputs_of, seeds, small
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,13 +10,9 @@ from course_lib.gpt import DecoderOnly
 from course_lib.heads import MultiHeadAttention
 from course_lib.masks import causal_mask, padding_mask
 from course_lib.positions import apply_rotary, rotary_angles
-from course_lib.trace import trace
+from course_lib.trace import kept_for_backward, trace
 
 families = pytest.mark.parametrize("family", MODELS)
-
-
-def inputs_of(family, B=2, S=5, T=4):
-    return (draw_ids(B, S), draw_ids(B, T)) if family == "encoder-decoder" else (draw_ids(B, T),)
 
 
 def test_a_decoder_shows_what_the_docstring_promises_in_the_order_of_computing():
@@ -244,3 +240,33 @@ def test_a_trace_prints_as_names_and_shapes():
         model(draw_ids(1, 3))
     lines = [line.split(maxsplit=1) for line in str(seen).splitlines()]
     assert lines == [["blocks.0.attention.weights", "(1, 4, 3, 3)"], ["output", "(1, 3, 31)"]]
+
+
+class Squared(torch.nn.Module):
+    """x · x: autograd keeps x twice, in the same memory."""
+
+    def forward(self, x):
+        return x * x
+
+
+@pytest.mark.parametrize(
+    ("layers", "numbers"),
+    [
+        ([torch.nn.Linear(3, 5)], 2 * 3),  # its input, for the gradient of the weights
+        ([torch.nn.Linear(3, 5), torch.nn.Tanh()], 2 * 3 + 2 * 5),  # and a tanh its output
+        ([torch.nn.Linear(3, 5), Squared()], 2 * 3 + 2 * 5),
+        ([torch.nn.Linear(3, 5), torch.nn.Flatten()], 2 * 3),  # a view needs nothing
+    ],
+)
+def test_what_the_backward_pass_needs_is_counted_once_and_without_the_parameters(layers, numbers):
+    model, x = torch.nn.Sequential(*layers), torch.randn(2, 3)
+    output, kept = kept_for_backward(model, x)
+    assert torch.equal(output, model(x))
+    assert kept == 4 * numbers
+    with torch.no_grad():
+        assert kept_for_backward(model, x)[1] == 0
+
+
+def test_bytes_are_counted_for_a_module_alone():
+    with pytest.raises(TypeError, match="must be a model"):
+        kept_for_backward(torch.tanh, torch.ones(2))

@@ -9,11 +9,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from course_lib.checkpoints import load_checkpoint, save_checkpoint
 from course_lib.config import preset
 from course_lib.gpt import DecoderOnly
 from course_lib.tinytown import Batches
 from course_lib.training import History, TrainingDiverged, learning_rate, make_optimizer, story_losses, train
+from course_lib.training_options.checkpoints import load_checkpoint, save_checkpoint
 
 SMALL = replace(
     preset("tinytown"), vocab_size=20, d_model=16, n_heads=2, n_layers=2, d_ff=32, n_kv_heads=2, max_seq_len=16

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from course_lib import gradients
 from course_lib.blocks import TransformerBlock
 from course_lib.gpt import IGNORED
 from course_lib.tinytown import Batches, Tinytown, WordTokenizer, encode_stories
 from course_lib.training import train
+from course_lib.training_options import gradients
 from tests.shared_run import Uneven, make_model
 
 ROOT = Path(__file__).parent.parent

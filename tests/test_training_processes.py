@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from course_lib import processes
 from course_lib.pretrained import load_pretrained
 from course_lib.training import train
+from course_lib.training_options import processes
 from tests.shared_run import Uneven, make_model
 
 ROOT = Path(__file__).parent.parent

@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from helpers import opinionated_reader
 from sliders import LiveFigureTests
 from torch.distributions import Categorical
 
 from course_lib.chapters.attention import figures
 from course_lib.chapters.attention import widgets as built
-from course_lib.config import TransformerConfig
-from course_lib.gpt import DecoderOnly
 from course_lib.grading import EXERCISES
 from course_lib.live import explorable, explore
-from course_lib.tinytown import WordTokenizer
 
 
 def right_attention(q, k, v, mask=None):
@@ -32,13 +30,7 @@ def right_entropy(scores, d_k, scaled):
 
 @pytest.fixture(scope="module")
 def trained():
-    """A small model with weights large enough to look at some tokens more than at others."""
-    torch.manual_seed(1)
-    tokenizer = WordTokenizer()
-    model = DecoderOnly(TransformerConfig(vocab_size=len(tokenizer), d_model=16, n_heads=2, n_layers=3, max_seq_len=12))
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
-    return model.eval(), tokenizer
+    return opinionated_reader()
 
 
 MAKERS = {

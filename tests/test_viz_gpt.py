@@ -6,14 +6,12 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from helpers import opinionated_reader
 from sliders import LiveFigureTests, values
 
 from course_lib.chapters.gpt import figures
 from course_lib.chapters.gpt import widgets as built
 from course_lib.chapters.gpt.claims import first_guess
-from course_lib.config import TransformerConfig
-from course_lib.gpt import DecoderOnly
-from course_lib.tinytown import WordTokenizer
 from course_lib.trace import trace
 
 pytestmark = pytest.mark.usefixtures("no_pixels")
@@ -23,13 +21,7 @@ TOKENS = ["<bos>", "the", "dog", "bit", "the", "cow", "."]
 
 @pytest.fixture(scope="module")
 def model():
-    """A small model with weights large enough to have opinions."""
-    torch.manual_seed(1)
-    tokenizer = WordTokenizer()
-    model = DecoderOnly(TransformerConfig(vocab_size=len(tokenizer), d_model=16, n_heads=2, n_layers=3, max_seq_len=12))
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
-    return model.eval(), tokenizer
+    return opinionated_reader()
 
 
 MAKERS = {

@@ -13,8 +13,8 @@ from course_lib.bench.report import Point, Row
 from course_lib.bench.rounds import Contest, Spread, in_turns
 from course_lib.config import PRESETS, TransformerConfig
 from course_lib.counting import count_parameters, forward_flops
-from course_lib.gradients import add_gradients, block_options, clip, require_bf16, require_compiler
 from course_lib.training import make_optimizer
+from course_lib.training_options.gradients import add_gradients, block_options, clip, require_bf16, require_compiler
 
 TINYTOWN = TransformerConfig(
     vocab_size=343, d_model=128, n_heads=4, n_layers=4, max_seq_len=128, activation="gelu_tanh"

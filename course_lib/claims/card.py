@@ -6,9 +6,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tabulate import tabulate
-
 from course_lib.claims.registry import Experiment, Finding, find
+from course_lib.course.tables import aligned
 
 _CELL, _LEFT = (f"padding: 1px 10px; text-align: {side}" for side in ("right", "left"))
 
@@ -62,11 +61,7 @@ def figure(value: float) -> str:
 
 def rows_as_text(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return a finding's table as indented lines of text; an empty list if it has no rows."""
-    if not rows:
-        return []
-    align = ("left", *["right"] * (len(rows[0]) - 1))
-    text = tabulate(rows[1:], rows[0], tablefmt="simple", colalign=align, disable_numparse=True)
-    return textwrap.indent(text, "    ").splitlines()
+    return textwrap.indent(aligned(rows[1:], rows[0]), "    ").splitlines() if rows else []
 
 
 def rows_as_html(rows: Sequence[Sequence[str]]) -> str:

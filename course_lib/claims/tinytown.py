@@ -8,16 +8,16 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from course_lib import processes
 from course_lib.checks import require_at_least_one, require_at_least_zero, require_positive, require_seed
 from course_lib.config import preset
 from course_lib.course.files import read_json, save_json, save_tensors, write_whole
 from course_lib.embeddings import analogy, nearest_tokens
 from course_lib.gpt import DecoderOnly, evaluating
-from course_lib.gradients import require_options
 from course_lib.pretrained import EARLY_STEPS_FILE, save_pretrained
 from course_lib.tinytown import ANIMAL_SOUNDS, CLASSES, Batches, Step, Tinytown, WordTokenizer, encode_stories
 from course_lib.training import History, story_losses, train
+from course_lib.training_options import processes
+from course_lib.training_options.gradients import require_options
 
 HELD_OUT_SEED = 20_000  # stories of this seed are for measuring only: no recipe trains on them
 

@@ -159,13 +159,12 @@ def run(arguments: argparse.Namespace) -> int:
         exercise_timeout=arguments.seconds, timeout=60 * arguments.minutes, tree=int(arguments.memory * 2**30)
     )
     if arguments.plan is not None:
-        from course_lib.classroom.mark.plan import tell_plan
+        from course_lib.classroom.mark.class_run import tell_plan
 
         return tell_plan(arguments, quotas)
-    from course_lib.classroom.course_file import find_course_file
     from course_lib.classroom.read.roster import read_roster
     from course_lib.classroom.read.submissions import find_handed_in
-    from course_lib.classroom.term import apply_term, read_term
+    from course_lib.classroom.term import apply_term, find_course_file, read_term
 
     course = find_course_file(arguments.course)
     term = read_term(course)
@@ -182,10 +181,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _counting(arguments: argparse.Namespace):
     """Return the policy and the times of submission that determine the final points; None without either."""
-    from course_lib.classroom.course_file import find_course_file
     from course_lib.classroom.mark.policy import Policy
     from course_lib.classroom.read.times import read_times
-    from course_lib.classroom.term import read_policy
+    from course_lib.classroom.term import find_course_file, read_policy
 
     path = find_course_file(arguments.course)
     policy = read_policy(path) if path else Policy()

@@ -1,12 +1,12 @@
-"""Shared tools for all products: text that every program can read safely, and files written in full or not at all."""
+"""Shared tools for all products: safe text, safe file names, and files written in full or not at all."""
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from course_lib.classroom.file_names import file_name
 from course_lib.classroom.graded_submission import GradedSubmission, rounded
 from course_lib.course.files import write_whole
 from course_lib.grading.judge.show import plural, without_towers
@@ -22,6 +22,10 @@ ESCAPE_SEQUENCE = re.compile(
 )
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # the last two: text direction
 NO_CHARACTER = re.compile(r"[\ud800-\udfff\ufffe\uffff]")  # not allowed in UTF-8 or XML 1.0
+LONGEST = 80  # characters
+MOST_BYTES = 180  # of 255 that a file system allows; an extension is added
+# Windows reads these names as devices, whatever the extension.
+RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(10))}
 
 
 def sanitized(text: str) -> str:
@@ -79,3 +83,38 @@ def save_one_each(
 ) -> list[Path]:
     taken: set[str] = set()
     return [save_json(folder / file_name(each.name, taken) / name, content(each)) for each in in_order(marked)]
+
+
+def file_name(learner: str, taken: set[str]) -> str:
+    """Return a file name without an extension: safe on every system, never a path, and different from all in `taken`.
+
+    Letters and digits of every script stay, and other characters become one "_". Names that a file system may confuse
+    get a number: "Ada", "ADA-2".
+
+    Args:
+        learner: the name of a submission, any text.
+        taken: an empty set at first. The name is added, in the form used for comparison.
+    """
+    text = unicodedata.normalize("NFKC", learner)
+    text = "".join(each if each == "-" or unicodedata.category(each)[0] in "LMN" else "_" for each in text)
+    stem = re.sub(r"-*_[-_]*", "_", text).strip("-_") or "learner"
+    if stem.lower() in RESERVED:
+        stem += "_"
+    number, name = 1, _cut(stem, "")
+    while (key := _key(name)) in taken:
+        number += 1
+        name = _cut(stem, f"-{number}")
+    taken.add(key)
+    return name
+
+
+def _cut(stem: str, ending: str) -> str:
+    stem = stem[: LONGEST - len(ending)]
+    while len((stem + ending).encode()) > MOST_BYTES:
+        stem = stem[:-1]
+    return stem + ending
+
+
+def _key(name: str) -> str:
+    """Return a key that is equal for names that differ only in case or in Unicode composition."""
+    return unicodedata.normalize("NFKC", name.upper().casefold())

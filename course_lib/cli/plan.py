@@ -28,8 +28,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the plan."""
-    from course_lib.classroom.course_file import find_course_file
-    from course_lib.classroom.term import read_term
+    from course_lib.classroom.term import find_course_file, read_term
     from course_lib.cli.start import chapter_of
     from course_lib.lessons import plan
 

@@ -55,8 +55,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the package and print its contents and the changes."""
-    from course_lib.classroom.course_file import find_course_file
-    from course_lib.classroom.term import read_term
+    from course_lib.classroom.term import find_course_file, read_term
     from course_lib.grading.page.package import release
 
     folder, path = arguments.folder, find_course_file(arguments.course)

@@ -23,7 +23,7 @@ def add(commands: argparse._SubParsersAction) -> None:
             "processes, on one machine or many, can share a run of tinytown; each takes a batch: torchrun "
             "--nproc-per-node 2 -m course_lib train --batch-size 12 --threads 1   does the work of one process with "
             "--batch-size 24. If it is killed, the same command continues. For your own script see "
-            "course_lib/processes.py"
+            "course_lib/training_options/processes.py"
         ),
     )
     parser.add_argument("model", nargs="?", default="tinytown", help="which model (default: %(default)s)")
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Train the model; for tinytown, also print what it has learnt."""
     from course_lib.claims import TinytownRecipe, recipes, train_tinytown
     from course_lib.pretrained import shipped_figures
-    from course_lib.processes import count, join_processes, rank
+    from course_lib.training_options.processes import count, join_processes, rank
 
     join_processes()
     recipe = TinytownRecipe()

@@ -16,6 +16,13 @@ def generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+def drawn_mask(rng: torch.Generator, *shape: int) -> torch.Tensor:
+    """Return a random mask in which every query may attend to at least one key, but not to all of them."""
+    order = torch.rand(shape, generator=rng).argsort(-1)
+    allowed = torch.randint(1, shape[-1], (*shape[:-1], 1), generator=rng)
+    return order < allowed
+
+
 def stage(function: Callable[[int], list]) -> Callable[[int], list]:
     """Mark a function of a page's module as a stage, which makes the cases for a seed. Stages run in order of
     definition.

@@ -89,22 +89,33 @@ def _ends(node: ast.stmt) -> list[tuple[int, int]]:
 # --- forms ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Change:
-    """The reference with words replaced: (old, new, everywhere), one replacement after another."""
+class Changed:
+    """The reference with a change: `applied_to` makes the change in a text."""
 
-    replaced: tuple[tuple[str, str, bool], ...]
-
-    def require_sound(self, reference: Reference) -> None:
-        """Raise a FormError unless every `old` is found and the result is valid Python."""
-        _require_python(self.text(reference))
+    def applied_to(self, text: str, name: str) -> str:
+        """Return the changed text, which errors call `name`. Errors: FormError if the change does not fit."""
+        raise NotImplementedError
 
     def text(self, reference: Reference) -> str:
         """Return the changed source."""
         return self.applied_to(reference.text, reference.name)
 
+    def require_sound(self, reference: Reference) -> None:
+        """Raise a FormError unless the change fits and the result is valid Python."""
+        _require_python(self.text(reference))
+
+    def made(self, reference: Reference) -> Any:
+        """Return the changed function or class."""
+        return _defined(self.text(reference), reference, reference.name)
+
+
+@dataclass(frozen=True)
+class Change(Changed):
+    """The reference with words replaced: (old, new, everywhere), one replacement after another. Each must be found."""
+
+    replaced: tuple[tuple[str, str, bool], ...]
+
     def applied_to(self, text: str, name: str) -> str:
-        """Return a text with the words replaced; `name` is its name in error messages."""
         for old, new, everywhere in self.replaced:
             count = text.count(old)
             if count == 0:
@@ -117,27 +128,17 @@ class Change:
             text = text.replace(old, new)
         return text
 
-    def made(self, reference: Reference) -> Any:
-        """Return the changed function or class."""
-        return _defined(self.text(reference), reference, reference.name)
-
 
 @dataclass(frozen=True)
-class Lines:
-    """The reference with whole lines replaced, written as a diff: "-" removes, "+" adds, " " keeps a line."""
+class Lines(Changed):
+    """The reference with whole lines replaced, written as a diff: "-" removes, "+" adds, " " keeps a line.
+
+    The kept and removed lines must occur exactly once.
+    """
 
     diff: str
 
-    def require_sound(self, reference: Reference) -> None:
-        """Raise a FormError unless the kept and removed lines occur exactly once and the result is valid Python."""
-        _require_python(self.text(reference))
-
-    def text(self, reference: Reference) -> str:
-        """Return the changed source."""
-        return self.applied_to(reference.text, reference.name)
-
     def applied_to(self, text: str, name: str) -> str:
-        """Return a text with the lines replaced; `name` is its name in error messages."""
         lines = text.splitlines()
         hunks: list[list[tuple[str, str]]] = []
         hunk: list[tuple[str, str]] = []
@@ -153,29 +154,16 @@ class Lines:
             lines = _with_hunk(lines, each, name)
         return "\n".join(lines) + "\n"
 
-    def made(self, reference: Reference) -> Any:
-        """Return the changed function or class."""
-        return _defined(self.text(reference), reference, reference.name)
-
 
 @dataclass(frozen=True)
-class Along:
+class Along(Changed):
     """A mistake that is a change of the reference, with a second change applied to it."""
 
     mistake: Change | Lines
     slip: Change | Lines
 
-    def require_sound(self, reference: Reference) -> None:
-        """Raise a FormError if the second change no longer fits, or if the result is not valid Python."""
-        _require_python(self.text(reference))
-
-    def text(self, reference: Reference) -> str:
-        """Return the changed source."""
-        return self.slip.applied_to(self.mistake.text(reference), reference.name)
-
-    def made(self, reference: Reference) -> Any:
-        """Return the changed function or class."""
-        return _defined(self.text(reference), reference, reference.name)
+    def applied_to(self, text: str, name: str) -> str:
+        return self.slip.applied_to(self.mistake.applied_to(text, name), name)
 
 
 def _with_hunk(lines: list[str], hunk: list[tuple[str, str]], name: str) -> list[str]:

@@ -258,6 +258,13 @@ def slider(description: str, value: float, low: float, high: float, step: float)
     return kind(value=value, min=low, max=high, step=step, description=description, continuous_update=True)
 
 
+def steps(description: str, values: Sequence[int], value: int) -> widgets.SelectionSlider:
+    """Return a slider over the given whole numbers."""
+    return widgets.SelectionSlider(
+        options=[(f"{number:,}", number) for number in values], value=value, description=description
+    )
+
+
 def dropdown(description: str, options: Sequence | Mapping, value) -> widgets.Widget:
     """Return a list from which the reader chooses one option."""
     options = list(options.items()) if isinstance(options, Mapping) else list(options)

@@ -344,7 +344,7 @@ class Guess(widgets.VBox):
 
     @property
     def _asked(self) -> str:
-        return f"<b>{_as_html(self.question.text)}</b>"
+        return f"<b>{inline_html(self.question.text)}</b>"
 
     @property
     def _committed(self) -> str:
@@ -435,9 +435,9 @@ class Revealed:
         return f"{self.verdict} {plain(self._reason)}"
 
     def _repr_html_(self) -> str:
-        return f'<div role="status"><b>{html.escape(self.verdict)}</b> {_as_html(self._reason)}</div>'
+        return f'<div role="status"><b>{html.escape(self.verdict)}</b> {inline_html(self._reason)}</div>'
 
 
-def _as_html(markdown: str) -> str:
+def inline_html(markdown: str) -> str:
     """Return a paragraph of Markdown as HTML in one line."""
     return MARKDOWN.renderInline(markdown).replace("\n", " ")

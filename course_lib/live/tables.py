@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tabulate import tabulate
+from course_lib.course.tables import aligned
 
 
 def table(rows: Iterable[Sequence[Any]], head: Sequence[str] = (), digits: int = 2) -> None:
@@ -22,9 +22,7 @@ def table(rows: Iterable[Sequence[Any]], head: Sequence[str] = (), digits: int =
     if not cells or len(widths) > 1:
         found = f"rows of {', '.join(map(str, sorted(widths)))} cells" if cells else "no rows"
         raise ValueError(f"a table needs rows with one cell for each column, got {found}; fill gaps with ''")
-    align = ("left", *["right"] * (len(cells[0]) - 1))
-    form = "simple" if head else "plain"
-    print(tabulate(cells, head, tablefmt=form, colalign=align, disable_numparse=True))
+    print(aligned(cells, head))
 
 
 def _text(cell: Any, digits: int) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 from course_lib.course.contents import CHAPTERS, Chapter
 from course_lib.grading import EXERCISES
-from course_lib.live.guesses import MARKDOWN, Question, questions
+from course_lib.live.guesses import Question, inline_html, questions
 from course_lib.room import EXAMPLE, letters_of
 
 LETTERS = "ABCDEFGHJKMNPQRTUVWXY346789"  # without letters that look alike
@@ -231,12 +231,14 @@ class Tally:
         question, open = self.questions[self.current], self.current not in self.revealed
         told = {
             "id": question.id,
-            "text": _html(question.text),
+            "text": inline_html(question.text),
             "options": question.shown,
             "unit": question.number.unit if question.number else None,
             "open": open,
         }
-        return told if open else told | {"answer": question.answer, "reason": _html(question.reply(question.answer))}
+        return (
+            told if open else told | {"answer": question.answer, "reason": inline_html(question.reply(question.answer))}
+        )
 
     def _counted(self) -> dict[str, Counter[str]]:
         now = {id: Counter({name: len(made) for name, made in names.items()}) for id, names in self.mistakes.items()}
@@ -269,10 +271,6 @@ def require_summary(found: object) -> dict[str, Any]:
 def _drawn() -> str:
     letters = "".join(secrets.choice(LETTERS) for _ in range(CODE))
     return f"{letters[: CODE // 2]} {letters[CODE // 2 :]}"
-
-
-def _html(markdown: str) -> str:
-    return MARKDOWN.renderInline(markdown).replace("\n", " ")
 
 
 def _ranges(answers: list[str]) -> list[tuple[str, int]]:

@@ -1,10 +1,9 @@
-"""Chapter 10's measurements of memory: the bytes that a training step and a forward pass of a real model store."""
+"""Chapter 10's measurements of memory: the bytes that a training step of a real model needs."""
 
 from collections.abc import Iterable
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import saved_tensors_hooks
 
 from course_lib.config import TransformerConfig
 from course_lib.gpt import DecoderOnly
@@ -45,19 +44,3 @@ def train_one_step(config: TransformerConfig, ids: Tensor, way: str) -> dict[str
         "AdamW moments": size(moments),
         "master copy": size(updated) if way == "16-bit weights" else 0,
     }
-
-
-def kept_for_backward(model: DecoderOnly, ids: Tensor) -> int:
-    """Return the bytes that a forward pass keeps for the backward pass, without the parameters."""
-    own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
-    kept = {}  # address in memory -> bytes: several operations may keep the same tensor
-
-    def look(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with saved_tensors_hooks(look, lambda tensor: tensor):
-        model(ids, targets=ids)
-    return sum(kept.values())

@@ -27,6 +27,7 @@ from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.heads import MultiHeadAttention
 from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import Tinytown
+from course_lib.trace import kept_for_backward
 
 SEEDS = (0, 1, 2)
 
@@ -241,22 +242,6 @@ def stored_scores() -> Measurement:
 RECIPES = ("float32", "autocast", "16-bit weights")
 
 
-def _kept_for_backward(model: nn.Module, ids: Tensor) -> tuple[Tensor, int]:
-    """Return (loss, bytes that the forward pass keeps for the backward pass, without the parameters)."""
-    own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
-    kept: dict[int, int] = {}  # address in memory -> bytes: several operations may keep the same tensor
-
-    def look(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(look, lambda tensor: tensor):
-        _, loss = model(ids, ids)
-    return loss, sum(kept.values())
-
-
 def training_bytes(recipe: str, rows: int = 2) -> dict[str, float]:
     """Return the bytes per parameter of a small decoder in a step of AdamW on `rows` rows of 64 tokens: item -> bytes.
 
@@ -271,7 +256,7 @@ def training_bytes(recipe: str, rows: int = 2) -> dict[str, float]:
     updated = [p.detach().float() for p in model.parameters()] if half else list(model.parameters())
     optimizer = torch.optim.AdamW(updated)
     with torch.autocast(ids.device.type, dtype=torch.bfloat16, enabled=recipe == "autocast"):
-        loss, activations = _kept_for_backward(model, ids)
+        (_, loss), activations = kept_for_backward(model, ids, ids)
     loss.backward()
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]  # each has one
     if half:  # float32 only for the update

@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-import ipywidgets as widgets
 import numpy as np
 import torch
 
@@ -15,17 +14,10 @@ from course_lib.chapters.efficiency.writing import weights_read
 from course_lib.config import preset
 from course_lib.counting import count_parameters, forward_flops, kv_cache_bytes
 from course_lib.live.attempts import attempt_numbers
-from course_lib.live.figure import LiveFigure, dropdown, slider
+from course_lib.live.figure import LiveFigure, dropdown, slider, steps
 from course_lib.live.numbers import percent, short
 from course_lib.live.shared_figures import Patterns
 from course_lib.masks import causal_mask
-
-
-def steps(description: str, values, value) -> widgets.SelectionSlider:
-    """Return a slider over given whole numbers."""
-    return widgets.SelectionSlider(
-        options=[(f"{number:,}", number) for number in values], value=value, description=description
-    )
 
 
 # ------------------------------------------------------------------------------------------------------ work and length

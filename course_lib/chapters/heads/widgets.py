@@ -14,7 +14,7 @@ from course_lib.claims.interventions import patch
 from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.heads import MultiHeadAttention, split_heads
 from course_lib.live.attempts import attempt, went_wrong
-from course_lib.live.figure import LiveFigure, dropdown, slider
+from course_lib.live.figure import LiveFigure, dropdown, slider, steps
 from course_lib.live.numbers import percent, short
 from course_lib.live.shared_figures import WeightBars
 from course_lib.tinytown import WordTokenizer
@@ -23,13 +23,6 @@ from course_lib.tinytown import WordTokenizer
 def counted(number: int, name: str) -> str:
     """Return the number with its noun: 1 head, 2 heads."""
     return f"{number} {name}{'s' * (number != 1)}"
-
-
-def steps(description: str, values, value) -> widgets.SelectionSlider:
-    """Return a slider over the given whole numbers."""
-    return widgets.SelectionSlider(
-        options=[(f"{number:,}", number) for number in values], value=value, description=description
-    )
 
 
 # ------------------------------------------------------------------------------------------- features split among heads

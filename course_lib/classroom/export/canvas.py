@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from course_lib.classroom.file_names import CANVAS_DOWNLOAD
 from course_lib.classroom.graded_submission import GradedSubmission
+from course_lib.classroom.read.platforms import CANVAS_DOWNLOAD
 from course_lib.classroom.read.roster import Roster, save_unmatched
 from course_lib.classroom.spreadsheets import Sheet, amount, csv_text, points_of, scaled, spreadsheet_cell
 from course_lib.classroom.text import COURSE, in_order, one_line, save_text

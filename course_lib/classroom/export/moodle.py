@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from course_lib.classroom.file_names import MOODLE_DOWNLOAD
 from course_lib.classroom.graded_submission import GradedSubmission
+from course_lib.classroom.read.platforms import MOODLE_DOWNLOAD
 from course_lib.classroom.read.roster import Roster, save_unmatched
 from course_lib.classroom.spreadsheets import Sheet, amount, csv_text, points_of, scaled
 from course_lib.classroom.text import chapter_of, one_line, sanitized, save_text, told_points

@@ -14,8 +14,8 @@ from concurrent.futures import CancelledError
 
 from tqdm import tqdm
 
-from course_lib.classroom.mark.jobs import TRIES, Done, Job, do_again, do_job
 from course_lib.classroom.mark.journal import version
+from course_lib.classroom.mark.marking import TRIES, Done, Job, do_again, do_job
 from course_lib.classroom.sandbox.probe import require_isolation
 from course_lib.classroom.sandbox.quotas import Quotas
 from course_lib.classroom.sandbox.remote import Worker

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from course_lib.classroom.course_file import later_reading
 from course_lib.classroom.graded_submission import Counted, GradedSubmission
 from course_lib.classroom.read.roster import Learner, Roster, plain_signs
+from course_lib.classroom.read.times import later_reading
 from course_lib.classroom.text import one_line
 from course_lib.grading.judge.show import plural
 from course_lib.grading.page.catalogue import EXERCISES

@@ -1,7 +1,8 @@
-"""Read the files that a learning platform adds to a class's submissions: who submitted what, and when.
+"""Read what learning platforms add to a class's submissions: who submitted what, and when.
 
-Blackboard adds a receipt (.txt) to each attempt. Gradescope adds one list for all learners (submission_metadata.yml).
-Brightspace adds a page (index.html) and writes the time into the folder's name. None of these files is a submission.
+A platform writes the learner into the name of each downloaded file. Blackboard adds a receipt (.txt) to each attempt.
+Gradescope adds one list for all learners (submission_metadata.yml). Brightspace adds a page (index.html) and writes the
+time into the folder's name. None of these added files is a submission.
 """
 
 import re
@@ -11,13 +12,70 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from course_lib.classroom.file_names import ATTEMPT, BRIGHTSPACE_DOWNLOAD, downloads
 from course_lib.classroom.read.folders import File, Folder, Item, LeftOut, Refused
-from course_lib.classroom.read.roster import Learner
+from course_lib.course.contents import CHAPTERS
 
+STEMS = tuple(chapter.slug for chapter in CHAPTERS[1:])  # of the exercise notebooks, by chapter, from 1
+COURSE_FILE = "|".join(rf"0?{number}_{stem}" for number, stem in enumerate(STEMS, start=1))
+
+# These look ahead, so that no match hides the next one. In Canvas, the second number belongs to the file. A file name
+# of the course, a date with a time, and 3_1 in a group's first submission contain no such number.
+MOODLE_DOWNLOAD = re.compile(r"(?=_([0-9]+)_assignsubmission_(?:file_)?()(.*))", re.DOTALL)
+DATE = "20[0-9]{2}[01][0-9][0-3][0-9]_(?:[0-9]{4}|[0-9]{6})_"
+CANVAS_DOWNLOAD = re.compile(rf"(?=_(?!{DATE})([0-9]{{2,}})_(?!{COURSE_FILE})([0-9]+)_(.*))", re.DOTALL | re.IGNORECASE)
+# Blackboard: ASSIGNMENT_LOGIN_attempt_2026-10-05-23-58-12_x.ipynb, and .txt for the receipt. Brightspace, a folder:
+# 397063-2557369 - Ada Lovelace - Oct 5, 2026 1159 PM. Its second number is the assignment's or the learner's.
+ATTEMPT = re.compile(r"_attempt_20[0-9]{2}(?:-[0-9]{2}){5}(?=_|\.txt$)(?:_(.*))?", re.DOTALL)
+DAY = r"(?:[^\W\d]+\.? [0-9]{1,2}|[0-9]{1,2}\.? [^\W\d]+\.?),? 20[0-9]{2}"
+BRIGHTSPACE_DOWNLOAD = re.compile(rf"([0-9]+-[0-9]+ - (.+)) - ({DAY} [0-9]{{3,4}}(?: [AP]M)?)")
 GRADESCOPE = "submission_metadata.yml"
 LARGEST_LIST = 64_000_000  # bytes: Gradescope's list also contains all results of an autograder
 RECEIPT_HEAD = 2_000  # bytes: name, assignment and time; the learner's own text follows
+
+
+class Download(NamedTuple):
+    """A file's name as a learning platform writes it for the teacher.
+
+    Moodle's is Full Name_12345_assignsubmission_file_x.ipynb, and Canvas's is lastfirst_12345_678_x.ipynb.
+
+    Fields:
+        rest: the file's own name.
+        file: its number, if it has one.
+        called: the learner's login or name, if the platform gives it instead of a number.
+    """
+
+    learner: str
+    number: str
+    file: str
+    rest: str
+    called: str = ""
+
+
+def downloads(name: str, *kinds: re.Pattern) -> list[Download]:
+    """Return all readings of a name as a download; nothing if it is not one.
+
+    If there are several, the name does not show which number counts: learners may choose the text before it (a name in
+    a profile) and after it (the name of a file).
+    """
+    name = name[:1000]
+    marks = next(
+        (found for kind in kinds or (MOODLE_DOWNLOAD, CANVAS_DOWNLOAD) if (found := list(kind.finditer(name)))), []
+    )
+    late = re.compile("[-_]late$", re.IGNORECASE)  # Canvas adds this after the learner's name
+    meant = [Download(late.sub("", name[: each.start()]), *each.groups()) for each in marks]
+    if kinds:
+        return meant
+    if folder := BRIGHTSPACE_DOWNLOAD.fullmatch(name):
+        meant.insert(0, Download(folder[1], "", "", "", folder[2]))
+    if attempt := ATTEMPT.search(name):  # the first match: the learner chooses the text after it
+        before = name[: attempt.start()]
+        is_canvas = bool(marks) and marks[0].re is CANVAS_DOWNLOAD
+        if is_canvas and marks[0].start() > attempt.start():
+            meant = []
+        # Both parts may contain an underscore. With several, the beginning of the login is unknown.
+        login = before.partition("_")[2] if before.count("_") == 1 else ""
+        meant.insert(0, Download(before, "", "", attempt[1] or "", login))
+    return meant
 
 
 class Person(NamedTuple):
@@ -64,12 +122,6 @@ def told_beside(items: Sequence[Item]) -> tuple[list[Item], dict[str, Told]]:
 
 def _folder_of(file: File) -> Folder:
     return Folder(file.name, lambda: [file])
-
-
-def people_of(told: dict[str, Told]) -> list[Learner]:
-    """Return everyone whom a platform lists, as if its list were a roster."""
-    people = dict.fromkeys(person for each in told.values() for person in each.people)
-    return [Learner(next(iter(each.ids), each.name), each.name, each.ids[1:]) for each in people]
 
 
 def _time_of(folder: str) -> str:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from course_lib.classroom.file_names import STEMS, Download, downloads
 from course_lib.classroom.graded_submission import GradedSubmission, rounded
+from course_lib.classroom.read.platforms import STEMS, Download, Told, downloads
 from course_lib.classroom.spreadsheets import Sheet, csv_text, spreadsheet_cell
 from course_lib.classroom.text import in_order, one_line, sanitized, save_text
 
@@ -165,7 +165,7 @@ class Roster:
     Args:
         rows: for each row, its LMS number (which appears in names of downloads), and everything else that may identify
             a submission: logins, addresses, the person's name.
-        kinds: the patterns of the number in a download's name (`file_names.downloads`); by default all known patterns.
+        kinds: the patterns of the number in a download's name (`platforms.downloads`); by default all known patterns.
     """
 
     def __init__(self, rows: Mapping[int, tuple[str, Sequence[str]]], *kinds: re.Pattern):
@@ -294,3 +294,9 @@ def save_unmatched(path: Path, left: Sequence[tuple[GradedSubmission, str]]) -> 
     rows: list[Sequence[object]] = [["submission", "earned", "points", "not entered because"]]
     rows += [[spreadsheet_cell(one_line(each.name)), *map(rounded, each.final), why] for each, why in left]
     return [save_text(path, csv_text(rows), "utf-8-sig")]
+
+
+def people_of(told: dict[str, Told]) -> list[Learner]:
+    """Return everyone whom a platform lists, as if its list were a roster."""
+    people = dict.fromkeys(person for each in told.values() for person in each.people)
+    return [Learner(next(iter(each.ids), each.name), each.name, each.ids[1:]) for each in people]

@@ -9,12 +9,12 @@ import json
 import os
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
+from importlib.machinery import all_suffixes
 
-from course_lib.classroom.file_names import STEMS
-from course_lib.classroom.read.data_files import MODULES, named_in
+from course_lib.classroom.read.fingerprints import MOST_RECORDS, AsGiven, is_of_library, is_record
 from course_lib.classroom.read.folders import (
     DEEPEST_FOLDER,
     NOWHERE,
@@ -33,16 +33,21 @@ from course_lib.classroom.read.folders import (
     unpacked,
 )
 from course_lib.classroom.read.notebook_reader import MOST_CELLS, Cell, mended, read_cells, read_notebook
-from course_lib.classroom.read.other_formats import (
+from course_lib.classroom.read.platforms import STEMS
+from course_lib.classroom.read.salvage import (
     CHAPTER_OF_ANSWER,
     DEFINED,
     FORMS,
     LARGEST_HELPER,
+    MERGE,
+    TEXT_NOTEBOOK,
+    THEIRS,
+    as_notebook,
     cells_of_form,
-    is_of_library,
+    merged,
+    python_version,
+    sides,
 )
-from course_lib.classroom.read.repair import MERGE, TEXT_NOTEBOOK, THEIRS, as_notebook, merged, python_version, sides
-from course_lib.classroom.read.unchanged import MOST_RECORDS, AsGiven, is_record
 from course_lib.grading.judge.show import printable
 from course_lib.grading.page.catalogue import EXERCISES
 
@@ -62,6 +67,9 @@ MOST_TROUBLES = 50  # reported for each notebook, and for the rest
 DEEPEST_ARCHIVE = 2  # archives inside archives
 
 NO_NOTEBOOK = "There is no notebook in it"
+WORD = re.compile(r"\.?[\w-]+")  # ".csv", "data", "listdir"
+LISTS = frozenset(("glob", "rglob", "iglob", "iterdir", "listdir", "scandir", "walk"))
+MODULES = frozenset((*(ending(f"x{suffix}") for suffix in all_suffixes()), ".so", ".pyd", ".dll", ".dylib"))
 
 
 @dataclass(frozen=True)
@@ -443,3 +451,27 @@ def _shown(path: Place) -> str:
 def _first(troubles: list[str]) -> tuple[str, ...]:
     more = len(troubles) - MOST_TROUBLES
     return (*troubles[:MOST_TROUBLES], *([f"And there are {more:,} more such troubles"] if more > 0 else []))
+
+
+def named_in(places: Sequence[Place], texts: Iterable[str]) -> list[bool]:
+    """Return for each file whether the code may read it.
+
+    A file counts if the code contains its name, its extension or a folder above it, or if the code lists a folder.
+    Nothing is run to find out. A name that matches by chance only copies one file too many. Reports and pictures that
+    no cell opens are left out: two learners with the same cells still have equal submissions, and no message mentions
+    a file that no code needs.
+
+    Args:
+        places: the path of each file below the notebook's folder.
+    """
+    wanted = {word for place in places for word in _words(place)} | LISTS
+    found = {
+        word for text in texts for each in WORD.finditer(text.casefold()) for word in (each[0], each[0].lstrip("."))
+    } & wanted
+    return [bool(found & LISTS) or not found.isdisjoint(_words(place)) for place in places]
+
+
+def _words(place: Place) -> list[str]:
+    *folders, name = map(str.casefold, place)
+    stem, suffix = os.path.splitext(name)
+    return [*folders, stem, suffix] if suffix else [*folders, stem]

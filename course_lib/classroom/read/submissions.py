@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from course_lib.classroom.file_names import COURSE_FILE, downloads
 from course_lib.classroom.read.folders import (
     LINK,
     LITTER,
@@ -32,10 +31,9 @@ from course_lib.classroom.read.folders import (
     unpacked,
 )
 from course_lib.classroom.read.notebook_reader import read_cells, read_notebook
-from course_lib.classroom.read.other_formats import FORMS, MARIMO, cells_of_form
-from course_lib.classroom.read.platforms import Told, people_of, told_beside
-from course_lib.classroom.read.repair import ENDINGS, TELLS, TEXT_NOTEBOOK, WANTED
-from course_lib.classroom.read.roster import TWICE, Learner, Owner, Roster, shown_names
+from course_lib.classroom.read.platforms import COURSE_FILE, Told, downloads, told_beside
+from course_lib.classroom.read.roster import TWICE, Learner, Owner, Roster, people_of, shown_names
+from course_lib.classroom.read.salvage import ENDINGS, FORMS, MARIMO, TELLS, TEXT_NOTEBOOK, WANTED, cells_of_form
 from course_lib.classroom.read.submission_reader import (
     NO_NOTEBOOK,
     Reading,
@@ -96,7 +94,7 @@ def find_handed_in(
             form one submission under the learner's name; an item that fits no learner, or several, is one by itself,
             and unknown.
         one_each: treat each item of a class as one submission, whatever its content and name.
-        salvage: read damaged files and other formats as far as possible (`repair`).
+        salvage: read damaged files and other formats as far as possible (`salvage`).
         unfinished: run the complete statements above a syntax error in a cell, which Python does not.
 
     Errors: ValueError for a path that does not exist or cannot contain a submission, and if there is no submission at

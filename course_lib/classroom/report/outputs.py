@@ -66,7 +66,7 @@ def write_results(
 
     Errors: ValueError if a folder to be written is a link, which may lead out of `arguments.out`.
     """
-    from course_lib.classroom.export import classroom50, gradescope, junit, results
+    from course_lib.classroom.export import classroom50, gradescope, results
     from course_lib.classroom.mark.journal import scheme_told, version
     from course_lib.classroom.report.pages import write_reflections, write_reports
     from course_lib.classroom.sandbox.probe import walls_of
@@ -102,7 +102,7 @@ def write_results(
     if is_wanted("csv"):
         put(lambda folder: results.write_csv(marked, folder, left))
     if is_wanted("junit"):
-        put(lambda folder: junit.write_junit(marked, folder, about))
+        put(lambda folder: results.write_junit(marked, folder, about))
     if is_wanted("gradescope"):
         put(lambda folder: gradescope.write_gradescope(marked, folder)[:1])
     if arguments.classroom50:

@@ -17,14 +17,14 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from course_lib.classroom.file_names import downloads, file_name
 from course_lib.classroom.graded_submission import GradedSubmission, rounded
-from course_lib.classroom.mark.jobs import DIFFERS, SECOND
+from course_lib.classroom.mark.marking import DIFFERS, SECOND
 from course_lib.classroom.mark.statistics import average, distribution, hardest, misconceptions, share_of_points
 from course_lib.classroom.read.folders import LeftOut
 from course_lib.classroom.read.manifest import Line
+from course_lib.classroom.read.platforms import downloads
 from course_lib.classroom.spreadsheets import csv_text, spreadsheet_cell
-from course_lib.classroom.text import COURSE, in_order, one_line, sanitized, save_text
+from course_lib.classroom.text import COURSE, file_name, in_order, one_line, sanitized, save_text
 from course_lib.grading.judge.show import plural
 from course_lib.grading.page.catalogue import EXERCISES, get
 from course_lib.grading.result import SIGNS, Result

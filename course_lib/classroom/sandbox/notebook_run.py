@@ -22,7 +22,7 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from course_lib.classroom.read.repair import ABOVE
+from course_lib.classroom.sandbox.protocol import ABOVE
 from course_lib.classroom.sandbox.quotas import Quotas
 from course_lib.grading.judge.call import is_the_librarys
 from course_lib.grading.judge.limits import Exit, Stop, limited

@@ -45,6 +45,8 @@ DTYPES = {
 
 
 GONE, LATE = "the other side is gone", "the other side is silent or too slow"
+# A worker writes this into the troubles of a notebook, and the grader looks for it there (`marking`).
+ABOVE = "Python runs nothing of a cell with a syntax error, so {names}, which are complete above it, did not run"
 
 
 class Broken(Exception):

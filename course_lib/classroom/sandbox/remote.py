@@ -16,9 +16,10 @@ import time
 
 import psutil
 
-from course_lib.classroom.sandbox import cgroups
+from course_lib.classroom.sandbox import resources
 from course_lib.classroom.sandbox.protocol import Channel
 from course_lib.classroom.sandbox.quotas import Quotas
+from course_lib.classroom.sandbox.resources import Look, Meter, Watcher
 from course_lib.classroom.sandbox.stage import (
     LEVELS,
     SandboxError,
@@ -27,7 +28,6 @@ from course_lib.classroom.sandbox.stage import (
     require_platform,
     start_forkserver,
 )
-from course_lib.classroom.sandbox.watcher import Look, Meter, Watcher
 from course_lib.course.files import parsed
 
 STARTING = 120.0  # seconds for a worker to get ready on a busy machine
@@ -79,7 +79,7 @@ class Worker:
         self.stage = stage or Stage()
         self.process: subprocess.Popen | None = None
         self.control: socket.socket  # to the forkserver, once it runs
-        self.group: cgroups.Group | None = None  # in which the kernel counts, if possible
+        self.group: resources.Group | None = None  # in which the kernel counts, if possible
         self.over = ""  # the sentence on the limit that ended the child, until the next fork
         self._watcher: Watcher | None = None
         self._talking = threading.Lock()  # for the forkserver: the watcher may end a child during judging
@@ -188,10 +188,10 @@ class Worker:
         meter = Meter(self.process.pid, self.quotas.tree, self.sandbox == "bwrap", self.group)
         self._watcher = Watcher(meter, lambda: self._forks, self._seen)
 
-    def _make_group(self) -> cgroups.Group | None:
-        within = cgroups.delegated_group()
+    def _make_group(self) -> resources.Group | None:
+        within = resources.delegated_group()
         try:
-            return cgroups.make_group(self.quotas, self.slot, within) if within else None
+            return resources.make_group(self.quotas, self.slot, within) if within else None
         except OSError:  # the group was not usable after all: the watcher counts, and the probe reports it
             return None
 
@@ -296,7 +296,7 @@ class Worker:
         self.peak = max(self.peak, look.memory)
         if look.memory > self.quotas.tree or look.killed > self._killed:
             self._strike(which, self._too_large)
-        elif look.processes > self.quotas.processes + cgroups.HELD:
+        elif look.processes > self.quotas.processes + resources.HELD:
             self._strike(which, f"It started more than {self.quotas.processes} processes.")
 
     def _strike(self, which: int, sentence: str) -> None:

@@ -19,9 +19,9 @@ from pathlib import Path
 import psutil
 
 import course_lib
-from course_lib.classroom.sandbox.cgroups import Group
 from course_lib.classroom.sandbox.isolation import landlock_version
 from course_lib.classroom.sandbox.quotas import Quotas
+from course_lib.classroom.sandbox.resources import Group
 from course_lib.classroom.sandbox.visible_files import MORE, VENV, Installation
 from course_lib.course.files import delete_folder
 

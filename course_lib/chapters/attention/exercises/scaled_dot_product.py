@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from course_lib.grading.exercise import Case, generator, stage
+from course_lib.grading.exercise import Case, drawn_mask, generator, stage
 
 
 def scaled_dot_product_attention(q, k, v, mask=None):
@@ -21,13 +21,6 @@ def scaled_dot_product_attention(q, k, v, mask=None):
 def qkv(rng, *leading, T, S, D, D_v, dtype=torch.float32):
     shapes = ((*leading, T, D), (*leading, S, D), (*leading, S, D_v))
     return tuple(torch.randn(shape, generator=rng, dtype=dtype) for shape in shapes)
-
-
-def drawn_mask(rng, *shape):
-    """Return a random mask in which every query may attend to at least one key, but not to all of them."""
-    order = torch.rand(shape, generator=rng).argsort(-1)
-    allowed = torch.randint(1, shape[-1], (*shape[:-1], 1), generator=rng)
-    return order < allowed
 
 
 @stage

@@ -3,7 +3,7 @@ import math
 import torch
 from torch import nn
 
-from course_lib.grading.exercise import Case, generator, stage
+from course_lib.grading.exercise import Case, drawn_mask, generator, stage
 from course_lib.grading.fixtures import also_in_training as probe
 from course_lib.grading.judge.compare import compare
 
@@ -50,13 +50,6 @@ class Unbiased(nn.Linear):
 
 def tokens_of(rng, *shape, dtype=torch.float32):
     return torch.randn(shape, generator=rng, dtype=dtype)
-
-
-def drawn_mask(rng, *shape):
-    """Return a random mask in which every query may attend to at least one key, but not to all of them."""
-    order = torch.rand(shape, generator=rng).argsort(-1)
-    allowed = torch.randint(1, shape[-1], (*shape[:-1], 1), generator=rng)
-    return order < allowed
 
 
 @stage

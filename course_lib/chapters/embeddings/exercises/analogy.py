@@ -1,6 +1,7 @@
 import torch
 import torch.nn.functional as F
 
+from course_lib.chapters.embeddings.exercises._shared import table
 from course_lib.grading.exercise import Case, generator, stage
 
 
@@ -10,10 +11,6 @@ def analogy(weight, a, b, c, k):
     cosine = F.cosine_similarity(weight, target, dim=-1)  # (V,)
     cosine[[a, b, c]] = -torch.inf
     return cosine.topk(k).indices
-
-
-def table(rng, V, D, dtype=torch.float32):
-    return torch.randn(V, D, generator=rng, dtype=dtype)
 
 
 @stage

@@ -2,6 +2,8 @@ import math
 
 import torch
 
+from course_lib.chapters.embeddings.exercises import _shared
+from course_lib.chapters.embeddings.exercises._shared import drawn_ids, table
 from course_lib.chapters.embeddings.fixtures import rows_and_gradient as probe
 from course_lib.grading.exercise import Case, generator, stage
 
@@ -9,17 +11,6 @@ from course_lib.grading.exercise import Case, generator, stage
 def embedding_lookup(weight, ids):
     """Return the row of each id: weight (V, D), ids (B, T) -> (B, T, D)."""
     return weight[ids]
-
-
-def table(rng, V, D, dtype=torch.float32):
-    return torch.randn(V, D, generator=rng, dtype=dtype)
-
-
-def drawn_ids(rng, B, T, V):
-    """Return random ids; the first is 0 and the last V − 1, so that the cases use both ends of the table."""
-    ids = torch.randint(0, V, (B, T), generator=rng)
-    ids[0, 0], ids[-1, -1] = 0, V - 1
-    return ids
 
 
 @stage
@@ -42,23 +33,8 @@ def first_row(seed):
     return [Case(weight, torch.tensor([[0, 1, 0]]))]
 
 
-@stage
-def several_sequences(seed):
-    "A batch of one or more sequences: each keeps its own rows."
-    rng = generator(seed)
-    return [
-        Case(table(rng, 5, 3), drawn_ids(rng, 2, 4, 5)),
-        Case(table(rng, 7, 2), drawn_ids(rng, 3, 2, 7)),
-        Case(table(rng, 9, 1), drawn_ids(rng, 1, 6, 9)),
-        Case(table(rng, 6, 6), drawn_ids(rng, 6, 6, 6)),
-    ]
-
-
-@stage
-def double_table(seed):
-    "float64 in, float64 out."
-    rng = generator(seed)
-    return [Case(table(rng, 6, 5, torch.float64), drawn_ids(rng, 2, 3, 6))]
+several_sequences = stage(_shared.several_sequences)
+double_table = stage(_shared.double_table)
 
 
 @stage

@@ -1,6 +1,7 @@
 import torch
 import torch.nn.functional as F
 
+from course_lib.chapters.embeddings.exercises._shared import table
 from course_lib.grading.exercise import Case, generator, stage
 
 
@@ -9,10 +10,6 @@ def nearest_tokens(weight, index, k):
     cosine = F.cosine_similarity(weight, weight[index], dim=-1)  # (V,); 0 for a row of zeros
     cosine[index] = -torch.inf
     return cosine.topk(k).indices
-
-
-def table(rng, V, D, dtype=torch.float32):
-    return torch.randn(V, D, generator=rng, dtype=dtype)
 
 
 @stage

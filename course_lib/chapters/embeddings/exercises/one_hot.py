@@ -1,7 +1,8 @@
 import torch
 import torch.nn.functional as F
 
-from course_lib.grading.exercise import Case, generator, stage
+from course_lib.chapters.embeddings.exercises import _shared
+from course_lib.grading.exercise import Case, stage
 
 
 def one_hot_lookup(weight, ids):
@@ -11,17 +12,6 @@ def one_hot_lookup(weight, ids):
 
 
 INF = float("inf")
-
-
-def table(rng, V, D, dtype=torch.float32):
-    return torch.randn(V, D, generator=rng, dtype=dtype)
-
-
-def drawn_ids(rng, B, T, V):
-    """Return random ids; the first is 0 and the last V − 1, so that the cases use both ends of the table."""
-    ids = torch.randint(0, V, (B, T), generator=rng)
-    ids[0, 0], ids[-1, -1] = 0, V - 1
-    return ids
 
 
 @stage
@@ -44,20 +34,5 @@ def sequence_by_product(seed):
     return [Case(torch.arange(12.0).view(4, 3), torch.tensor([[2, 0, 2]]))]
 
 
-@stage
-def several_sequences(seed):
-    "A batch of one or more sequences: each keeps its own rows."
-    rng = generator(seed)
-    return [
-        Case(table(rng, 5, 3), drawn_ids(rng, 2, 4, 5)),
-        Case(table(rng, 7, 2), drawn_ids(rng, 3, 2, 7)),
-        Case(table(rng, 9, 1), drawn_ids(rng, 1, 6, 9)),
-        Case(table(rng, 6, 6), drawn_ids(rng, 6, 6, 6)),
-    ]
-
-
-@stage
-def double_table(seed):
-    "float64 in, float64 out."
-    rng = generator(seed)
-    return [Case(table(rng, 6, 5, torch.float64), drawn_ids(rng, 2, 3, 6))]
+several_sequences = stage(_shared.several_sequences)
+double_table = stage(_shared.double_table)

@@ -3,7 +3,7 @@ import math
 import torch
 from torch import nn
 
-from course_lib.grading.exercise import Case, generator, stage
+from course_lib.grading.exercise import Case, drawn_mask, generator, stage
 from course_lib.grading.fixtures import also_in_training as probe
 from course_lib.grading.judge.compare import compare
 
@@ -18,13 +18,6 @@ def merge_heads(x):
     """Undo split_heads, heads side by side: (B, H, T, D) -> (B, T, H * D)."""
     B, H, T, D = x.shape
     return x.transpose(1, 2).reshape(B, T, H * D)  # reshape copies where view would refuse
-
-
-def drawn_mask(rng, *shape):
-    """Return a random mask in which every query may attend to at least one key, but not to all of them."""
-    order = torch.rand(shape, generator=rng).argsort(-1)
-    allowed = torch.randint(1, shape[-1], (*shape[:-1], 1), generator=rng)
-    return order < allowed
 
 
 class MultiHeadAttention(nn.Module):

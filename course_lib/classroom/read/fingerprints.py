@@ -1,11 +1,14 @@
-"""Recognize the course's own notebooks by fingerprint, because an unchanged notebook is not a learner's answer.
+"""Recognize the course's own files by fingerprint, because an unchanged file is not a learner's answer.
 
-A clone of the course contains all of its notebooks. Unchanged ones, run or not, are left out.
+A clone of the course contains all of its notebooks and modules. Unchanged ones, run or not, are left out.
 """
 
+import hashlib
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 
+import course_lib
 from course_lib.classroom.read.folders import File, Refused
 from course_lib.classroom.read.notebook_reader import Cell
 from course_lib.course.contents import CHAPTERS
@@ -67,3 +70,17 @@ def _chapters() -> frozenset[str]:
 
 def _fingerprint(cells: Iterable[Cell]) -> str:
     return fingerprint_of_cells((cell.kind, cell.source) for cell in cells)
+
+
+def is_of_library(data: bytes) -> bool:
+    """Return whether a Python file is a module of this course's library."""
+    return _digest(data) in _library()
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(b"".join(data.split())).digest()  # the same for all line ends and indentation
+
+
+@cache
+def _library() -> frozenset[bytes]:
+    return frozenset(_digest(path.read_bytes()) for path in Path(course_lib.__file__).parent.rglob("*.py"))

@@ -9,8 +9,9 @@ from pathlib import Path
 import torch
 from torch import Generator, nn
 
-from course_lib import checks, processes
+from course_lib import checks
 from course_lib.course.files import write_whole
+from course_lib.training_options import processes
 
 
 def save_checkpoint(

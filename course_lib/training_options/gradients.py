@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from course_lib import processes
 from course_lib.blocks import TransformerBlock
 from course_lib.checks import require_called, require_kind, require_max_norm, require_module, require_one_of
 from course_lib.gpt import IGNORED
+from course_lib.training_options import processes
 
 PRECISIONS = ("float32", "bf16")
 
