@@ -522,7 +522,7 @@ ACCEPTED: list[tuple[str, str, str, str]] = [
     ("*", "dropout|dropout_p", "zero|tiny|a half", "a probability below 1"),
     ("*", "qk_norm|eps|norm_eps|factor|high|original|low|theta|rope_theta|peak_flops|max_norm|penalty"
      "|repetition_penalty|temperature|weight_decay", "huge|2 ** 40|tiny|a half|zero", "a number in its range"),
-    ("train|clip", "max_norm", "None|inf", "leave gradients as they are"),
+    ("train|clip", "max_norm", "None|inf", "gradients are never scaled down"),
     ("*", "top_p|min_p|p|utilization|rotary_share", "tiny|a half", "a share in (0, 1]"),
     ("*", "rope_scaling|scaling", "a huge in it", "a factor of any size"),
     ("make_optimizer", "betas", "a half in it", "a number in [0, 1)"),
