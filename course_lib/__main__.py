@@ -60,8 +60,10 @@ def build_parser() -> argparse.ArgumentParser:
         epilog="Start with `python -m course_lib start`. Add `--help` to any command for its explanation.",
     )
     parser.add_argument("--version", action="version", version=f"course_lib {course_lib.__version__}")
-    parser.add_argument("--catalogue", metavar="DIR", help="add your own exercises, DIR/slug/name.md (`new exercise`)")
-    parser.set_defaults(kept="This run kept nothing.")  # a command replaces this once it has saved something
+    parser.add_argument(
+        "--catalogue", metavar="DIR", help="add your own exercises, DIR/slug/name.md (`new exercise` writes one)"
+    )
+    parser.set_defaults(kept="This run saved nothing.")  # a command replaces this once it has saved something
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add(commands)

@@ -100,5 +100,5 @@ def _require_score_shape(query: Tensor, key: Tensor, value: Tensor) -> tuple[int
         torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
         leading = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
     except RuntimeError:
-        raise ValueError(f"the leading dimensions (batch, heads) do not fit together: {shapes}") from None
+        raise ValueError(f"the leading dimensions (batch, heads) must broadcast to each other, got {shapes}") from None
     return (*leading, query.shape[-2], key.shape[-2])

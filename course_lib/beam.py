@@ -91,5 +91,5 @@ def require_length_penalty(length_penalty: object, max_new_tokens: int) -> None:
     if not is_number(length_penalty) or not abs(length_penalty) <= largest:
         raise ValueError(
             f"length_penalty must be a finite number from -{largest} to {largest} for max_new_tokens={max_new_tokens} "
-            f"(0 compares sums, 1 means), got {length_penalty!r}"
+            f"(0 compares sums, 1 compares means), got {length_penalty!r}"
         )

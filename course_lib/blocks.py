@@ -197,7 +197,7 @@ def _require_segments(segment_ids: Tensor | None, n_segments: int, ids: Tensor) 
     if segment_ids is None:
         return
     if n_segments == 0:
-        raise ValueError("segment_ids were given, but n_segments=0: the model cannot tell segments apart")
+        raise ValueError("segment_ids were given, but this model has n_segments=0: leave them out, or set n_segments")
     require_tensors(segment_ids=segment_ids)
     if segment_ids.shape != ids.shape:
         raise ValueError(f"segment_ids must have the shape of ids, {tuple(ids.shape)}, got {tuple(segment_ids.shape)}")
@@ -212,7 +212,7 @@ def _require_left_padding(left_padding: Tensor | None, B: int, max_seq_len: int)
     if left_padding.shape != (B,):
         raise ValueError(f"left_padding must be one count per row, shape {(B,)}, got {tuple(left_padding.shape)}")
     if left_padding.is_floating_point():
-        raise ValueError(f"left_padding counts tokens, so it holds whole numbers, got {left_padding.dtype}")
+        raise ValueError(f"left_padding counts tokens, so it must hold whole numbers, got {left_padding.dtype}")
     if occurs((left_padding < 0) | (left_padding >= max_seq_len)):
         least, most = left_padding.min().item(), left_padding.max().item()
         wrong = f"at least 0, got {least}" if least < 0 else f"less than max_seq_len={max_seq_len}, got {most}"
@@ -224,4 +224,4 @@ def _require_context(context: Tensor | None, cross_attention: bool) -> None:
     if cross_attention and context is None:
         raise ValueError("this block has a cross-attention and needs a context to attend to: give context")
     if not cross_attention and context is not None:
-        raise ValueError("this block has no cross-attention to read a context: build it with cross_attention=True")
+        raise ValueError("this block has no cross-attention: leave context out, or build it with cross_attention=True")

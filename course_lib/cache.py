@@ -46,8 +46,8 @@ class KVCache:
         S, end = len(self), len(self) + key.shape[-2]
         if self._room and len(key) != len(self._room[0]):
             raise ValueError(
-                f"the cache holds {len(self._room[0])} rows, but {len(key)} were given: a cache serves one batch; "
-                "make a new one for another"
+                f"the cache holds {len(self._room[0])} rows, but {len(key)} were given: a cache belongs to one "
+                "batch, so make a new cache for another batch"
             )
         # The backward pass needs the tensors of earlier steps unchanged: with gradients, we never overwrite them.
         learning = any(tensor.requires_grad for tensor in (key, value, *self._room))
@@ -88,14 +88,16 @@ def cached_tokens(cache: Sequence[tuple[KVCache, KVCache]] | None, n_blocks: int
     if not isinstance(cache, Sequence) or (cache and not isinstance(cache[0], tuple)):
         raise TypeError(f"cache must be a list of pairs of KVCache, got {cache!r:.60}: make it with new_cache()")
     if len(cache) != n_blocks:
-        raise ValueError(f"the cache is for {len(cache)} blocks, not {n_blocks}: make it with new_cache()")
+        raise ValueError(
+            f"the cache has {len(cache)} blocks, but the model has {n_blocks}: make it with model.new_cache()"
+        )
     return len(cache[0][0])
 
 
 def _require_kept(length: object, held: int) -> None:
     """Raise ValueError unless length is a whole number from 0 to the number of cached tokens."""
     if not isinstance(length, Integral) or isinstance(length, bool) or not 0 <= int(length) <= held:
-        raise ValueError(f"length must be from 0 to the {held} tokens that the cache holds, got {length!r:.60}")
+        raise ValueError(f"length must be from 0 to {held}, the number of tokens in the cache, got {length!r:.60}")
 
 
 def _require_rows_kept(rows: Tensor, key: Tensor | None) -> None:

@@ -22,7 +22,7 @@ def require_at_least_one(**sizes: object) -> None:
         if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
         if int(value) > LARGEST:
-            raise ValueError(f"{name} must be at most {LARGEST:,}, which nothing real exceeds, got {value!r:.40}")
+            raise ValueError(f"{name} must be at most {LARGEST:,}, more than any real model needs, got {value!r:.40}")
 
 
 def require_sizes(**sizes: Any) -> None:
@@ -89,7 +89,7 @@ def require_finite(weights: Mapping[str, Tensor], source: str = "") -> Mapping[s
     """Return the weights. Raise ValueError that names the first tensor with NaN or an infinite number."""
     for name, tensor in weights.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
-            raise ValueError(f"{source}{name} holds NaN or infinite numbers: it is damaged, or its training diverged")
+            raise ValueError(f"{source}{name} holds NaN or infinite numbers: the file is damaged, or training diverged")
     return weights
 
 
@@ -216,14 +216,14 @@ def require_ids(
 def require_bias(score_bias: Tensor) -> None:
     """Raise ValueError unless score_bias holds real numbers: True and False belong in a mask."""
     if score_bias.dtype == torch.bool or score_bias.is_complex():
-        raise ValueError(f"score_bias must be numbers, got {score_bias.dtype}: pass True = may attend as a mask")
+        raise ValueError(f"score_bias must hold real numbers, got {score_bias.dtype}: pass a boolean tensor as a mask")
 
 
 def require_count(**counts: Any) -> None:
     """Raise ValueError unless every named count is a whole number from 0 to a billion."""
     for name, value in counts.items():
         if not isinstance(value, Integral) or isinstance(value, bool) or not 0 <= int(value) <= 10**9:
-            raise ValueError(f"{name} must be a whole number ≥ 0, at most a billion, got {value!r:.60}")
+            raise ValueError(f"{name} must be a whole number from 0 to a billion, got {value!r:.60}")
 
 
 def require_model(**models: Any) -> None:
@@ -244,7 +244,7 @@ def require_called(model: torch.nn.Module, batch: tuple) -> Any:
         if type(error) not in (TypeError, RuntimeError):  # such as out of memory: pass it on
             raise
         given = ", ".join(str(tuple(x.shape)) if isinstance(x, Tensor) else str(x) for x in batch)
-        raise ValueError(f"model={type(model).__name__} does not take a batch of {given}: {error}") from error
+        raise ValueError(f"model={type(model).__name__} cannot be called with a batch of {given}: {error}") from error
 
 
 def require_mapping(**given: object) -> None:
@@ -327,7 +327,7 @@ def require_prompts(
     if ids.ndim != 2 or ids.numel() == 0:
         raise ValueError(
             f"ids must be prompts of shape (B, T) with at least one token each, got shape {tuple(ids.shape)}: "
-            "begin with the start token if there is nothing else"
+            "if a prompt is empty, give the start token"
         )
     if family == "encoder":
         raise ValueError("an encoder does not predict a next token: give a decoder or an encoder-decoder")
@@ -350,7 +350,9 @@ def require_prompts(
         if given is not None and given.shape != shape:
             raise ValueError(f"{name} must have shape {shape}, one row per prompt, got {tuple(given.shape)}")
     if left_padding is not None and occurs((left_padding < 0) | (left_padding >= T)):
-        raise ValueError(f"left_padding must leave a token: 0 to {T - 1} of T={T}, got {left_padding.tolist()}")
+        raise ValueError(
+            f"left_padding must leave at least one of T={T} tokens: give 0 to {T - 1}, got {left_padding.tolist()}"
+        )
 
 
 def require_max_norm(max_norm: float | None) -> None:
@@ -360,7 +362,7 @@ def require_max_norm(max_norm: float | None) -> None:
     try:
         require_positive(max_norm=max_norm)
     except ValueError as error:
-        raise ValueError(f"{error}; give None for gradients that are never scaled down") from None
+        raise ValueError(f"{error}; give None to leave gradients as they are") from None
 
 
 def require_one_meaning(mask: Tensor, shape: tuple[int, ...]) -> None:
@@ -368,7 +370,7 @@ def require_one_meaning(mask: Tensor, shape: tuple[int, ...]) -> None:
     if mask.ndim == 3 and len(shape) == 4 and mask.shape[0] == shape[0] == shape[1] > 1:
         raise ValueError(
             f"a mask of shape {tuple(mask.shape)} fits both {shape[0]} rows of the batch and {shape[1]} heads: write "
-            "mask[:, None] if there is one per row, mask[None] if there is one per head"
+            "mask[:, None] for one mask per row, mask[None] for one mask per head"
         )
 
 
@@ -403,7 +405,7 @@ def require_text(text: object, **switches: object) -> None:
     except UnicodeEncodeError as error:
         raise ValueError(
             f"text holds {text[error.start]!r} at position {error.start}, a lone surrogate, which is half a character "
-            "and cannot be written. Read the file with errors='replace', or take it out"
+            "and cannot be written. Read the file with errors='replace', or remove this character"
         ) from None
 
 
@@ -412,10 +414,10 @@ def require_texts(**given: object) -> None:
     letter. The items of a list or tuple must be strings."""
     for name, texts in given.items():
         if isinstance(texts, (str, bytes, Mapping)) or not hasattr(texts, "__iter__") or hasattr(texts, "dtype"):
-            raise TypeError(f"{name} must be several strings, one after another, got {texts!r:.80}: write [text]")
+            raise TypeError(f"{name} must be an iterable of strings, such as a list, got {texts!r:.80}: write [text]")
         for each in texts if isinstance(texts, list | tuple) else ():
             if not isinstance(each, str):
-                raise TypeError(f"{name} must be strings, got {each!r:.80} among them")
+                raise TypeError(f"{name} must contain only strings, got {each!r:.80} among them")
 
 
 def require_path(**paths: object) -> None:
@@ -424,7 +426,7 @@ def require_path(**paths: object) -> None:
         if not isinstance(path, (str, Path)):
             raise TypeError(f"{name} must be a path, a string or a pathlib.Path, got {path!r:.80}")
         if "\0" in str(path) or Path(path).is_dir():
-            raise ValueError(f"{name}={str(path)!r} is not a file name: give one in a folder that exists")
+            raise ValueError(f"{name}={str(path)!r} is not a file name: give a file in a folder that exists")
 
 
 def require_kind(kind: Any, **given: object) -> None:

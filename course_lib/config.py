@@ -128,7 +128,9 @@ class TransformerConfig:
                 given = f"{field}={getattr(self, field)!r} needs {other}={needed!r}, got {getattr(self, other)!r}"
                 raise ValueError(f"{given}: leave {field} out, or set {other}={needed!r}")
         if self.output_bias and self.family == "encoder":
-            raise ValueError("output_bias=True needs an output head, which family='encoder' lacks: leave it out")
+            raise ValueError(
+                "output_bias=True needs an output head, which family='encoder' lacks: leave output_bias out"
+            )
         if self.parallel and self.family == "encoder-decoder":
             raise ValueError("parallel=True does not support cross-attention: choose family='decoder' or 'encoder'")
 

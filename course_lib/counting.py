@@ -208,9 +208,9 @@ def activation_memory(config: TransformerConfig, T: int, batch: int = 1, bytes_p
     require_config(config)
     checks.require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
     if config.family != "decoder":
-        raise ValueError(f"the formula is for family='decoder', got {config.family!r}: describe a decoder")
+        raise ValueError(f"the formula is for family='decoder', got {config.family!r}: give a decoder's config")
     if config.qk_norm:
-        raise ValueError("the formula does not cover qk_norm=True: describe a decoder with qk_norm=False")
+        raise ValueError("the formula does not cover qk_norm=True: give a config with qk_norm=False")
     d, blocks, d_q = config.d_model, config.n_layers, config.n_heads * config.d_head
     hidden = {"relu": 1, "swiglu": 4}.get(config.activation, 2) * config.d_ff
     norms = (2 * blocks + (config.norm_position == "pre")) * (2 if config.norm == "rms" else 1)

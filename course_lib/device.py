@@ -77,8 +77,8 @@ def find_device(name: str) -> torch.device:
     if device is None or (device.type != "cpu" and (accelerator is None or device.type != accelerator.type)):
         here = "cpu" if accelerator is None else f"cpu and {accelerator.type}"
         raise ValueError(
-            f"there is no device {name!r}: this machine has {here}. Name one of them, or auto for the fastest: in "
-            f"{VARIABLE}, with `start --device`, or in use_device(…)"
+            f"there is no device {name!r}: this machine has {here}. Choose one of these, or auto for the fastest, "
+            f"in {VARIABLE}, with `start --device`, or in use_device(…)"
         )
     return device
 

@@ -219,7 +219,7 @@ def _require_speculation(model: Any, draft: Any, ids: Tensor, max_new_tokens: in
     checks.require_prompts(model.config.family, ids, None, None, None)
     checks.require_ids(ids, V)
     if len(ids) != 1:
-        raise ValueError(f"ids must be one prompt (1, T), got {len(ids)} rows: they would grow to different lengths")
+        raise ValueError(f"ids must be one prompt (1, T), got {len(ids)} rows: continue them one by one")
     room = min(model.config.max_seq_len, draft.config.max_seq_len)
     if ids.shape[1] + max_new_tokens > room:
         raise ValueError(

@@ -100,5 +100,5 @@ def _require_targets(logits: Tensor, targets: Tensor, ignored: int) -> None:
     if targets.shape != logits.shape[:2]:
         raise ValueError(f"targets must have the shape of ids, {tuple(logits.shape[:2])}, got {tuple(targets.shape)}")
     if occurs((targets == ignored).all()):
-        raise ValueError(f"all targets are {ignored}: there is nothing to predict, and the mean of nothing is NaN")
+        raise ValueError(f"all targets are {ignored}: at least one position must have a token to predict")
     require_ids(targets.masked_fill(targets == ignored, 0), logits.shape[-1], name="targets")

@@ -269,7 +269,7 @@ def _require_last_queries(T: int, S: int) -> None:
     """Raise ValueError unless T queries can be the last of S positions."""
     checks.require_sizes(T=T, S=S)
     if S < T:
-        raise ValueError(f"S={S} keys are fewer than T={T} queries: the queries are the last T of the S positions")
+        raise ValueError(f"S={S} keys are fewer than T={T} queries, which are the last T positions: give S ≥ T")
 
 
 def _require_wide(dtype: object) -> None:

@@ -147,8 +147,8 @@ def _from_the_hub(name: str) -> Path:
         return Path(snapshot_download(ON_THE_HUB[name], allow_patterns=files))
     except Exception as error:  # from the package, the network or the system
         raise ValueError(
-            f"{name!r} is not in the cache of huggingface_hub, and could not be fetched ({type(error).__name__}): it "
-            "needs a network, and HF_HUB_OFFLINE must not be set. Or give the folder of a copy"
+            f"{name!r} is not in the cache of huggingface_hub, and could not be fetched ({type(error).__name__}): "
+            "connect to a network and leave HF_HUB_OFFLINE unset, or give the folder of a copy"
         ) from error
 
 
@@ -159,7 +159,7 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
     files = require_weight_map(index, read_json(index)) if index.is_file() else [MODEL_FILE]
     for file in files:
         if inside(folder, file).parent != folder:
-            raise ValueError(f"{index} names {file!r}: the files of a model are in its own folder")
+            raise ValueError(f"{index} names {file!r}: the files of a model must be in its own folder")
     return {name: tensor for file in files for name, tensor in read_tensors(folder / file).items()}
 
 

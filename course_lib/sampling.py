@@ -154,7 +154,7 @@ def _require_logits(logits: Tensor) -> None:
         raise ValueError("logits contain NaN: the model that made them has diverged, or its input was NaN")
     if (largest == torch.inf).any():
         raise ValueError("logits contain +inf: their softmax is NaN. Logits must be finite, or −inf to forbid a token")
-    raise ValueError("a row of logits is −inf throughout: every token is forbidden, so none can be sampled")
+    raise ValueError("all logits of a row are −inf: every token is forbidden, so none can be sampled")
 
 
 def sample_next_token(
@@ -424,7 +424,7 @@ def _require_prompt_rows(prompts: Any, pad_id: object) -> list[Tensor]:
     if not rows or any(row.ndim != 1 or len(row) == 0 or row.dtype not in (torch.int64, torch.int32) for row in rows):
         raise ValueError(
             f"prompts must be lists of ids, at least one id in each, got {prompts!r:.200}: "
-            "begin with the start token if there is nothing else"
+            "if a prompt is empty, give the start token"
         )
     if not isinstance(pad_id, Integral) or isinstance(pad_id, bool) or abs(int(pad_id)) > checks.LARGEST:
         raise ValueError(f"pad_id must be a whole number, got {pad_id!r:.80}")

@@ -198,7 +198,9 @@ def compare(arguments: argparse.Namespace, drawn: Sequence[pupils.Pupil], folder
     ours = totals(folder / "ours_few")
     report("a process each", {name: sum(points.values()) for name, points in alone.items()}, ours)
     if nbgrader.nbgrader_python() is None:
-        print("nbgrader is not here: set NBGRADER_PYTHON, as course_lib/bench/nbgrader.py says", flush=True)
+        print(
+            "nbgrader is not installed here: set NBGRADER_PYTHON, as course_lib/bench/nbgrader.py explains", flush=True
+        )
         return runs
     numbers = tuple(f"{chapter:02}" for chapter in chapters(arguments))
     exercises = [path for path in sorted((rivals.ROOT / "exercises").glob("*.ipynb")) if path.name.startswith(numbers)]

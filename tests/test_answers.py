@@ -102,7 +102,7 @@ def test_functions_that_call_each_other_are_kept_once(notebook):
 @pytest.mark.parametrize(
     ("cell", "lacks"),
     [
-        ("scale = torch.ones(1)\ndef f(x):\n    return x * scale", "`scale`, a Tensor that your notebook holds"),
+        ("scale = torch.ones(1)\ndef f(x):\n    return x * scale", "`scale`, a Tensor of your notebook"),
         ("def f(x):\n    return missing(x)", "`missing`, which nothing defines"),
         ("f = lambda x: x", "Write it with `def`"),
         ("def outer():\n    def f(x):\n        return x\n    return f\nf = outer()", "Write it with `def`"),
@@ -141,5 +141,5 @@ def test_the_last_answer_that_passed_counts(notebook):
 def test_one_that_is_no_exercise_or_not_answered_is_refused():
     with pytest.raises(KeyError, match=r"attention.softmax"):
         mine("attention.softmaxx")
-    with pytest.raises(ValueError, match=r"Until then leave it out: the library's own part is used"):
+    with pytest.raises(ValueError, match=r"Until then, leave this part out, and the library's own part is used"):
         mine("heads.split")

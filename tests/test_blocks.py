@@ -194,7 +194,7 @@ class TestBadInput:
         stack, ids = Stack(small(n_layers=3)), draw_ids(1, 2)
         for other in (2, 4):
             cache = Stack(small(n_layers=other)).new_cache()
-            with pytest.raises(ValueError, match=f"the cache is for {other} blocks, not 3"):
+            with pytest.raises(ValueError, match=f"the cache has {other} blocks, but the model has 3"):
                 stack(ids, cache=cache)
             assert all(len(own) == 0 for own, _ in cache)
 
@@ -214,7 +214,7 @@ class TestBadInput:
 
     def test_segments_are_refused_where_there_are_none(self):
         ids = draw_ids(2, 3)
-        with pytest.raises(ValueError, match="segment_ids were given, but n_segments=0"):
+        with pytest.raises(ValueError, match="segment_ids were given, but this model has n_segments=0"):
             Stack(small("encoder"))(ids, segment_ids=torch.zeros_like(ids))
 
     @pytest.mark.parametrize(

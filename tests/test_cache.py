@@ -184,7 +184,7 @@ def test_a_cache_of_another_batch_is_refused():
     module, cache = attention(), KVCache()
     x = torch.randn(3, 2, 8, dtype=torch.float64)
     module(x, cache=cache)
-    with pytest.raises(ValueError, match="the cache holds 3 rows, but 2 were given: a cache serves one batch"):
+    with pytest.raises(ValueError, match="the cache holds 3 rows, but 2 were given: a cache belongs to one batch"):
         module(x[:2], cache=cache)
     with pytest.raises(ValueError, match="x has 2 rows, but the context or its cache has 3"):
         module(x[:2], x[:2], cache=cache)

@@ -208,7 +208,7 @@ def test_refresh_leaves_a_notebook_that_raises_as_it_was(repository, capsys):
     assert path.read_bytes() == before
     said = capsys.readouterr().err
     assert "ZeroDivisionError" in said
-    assert "left as it was" in said
+    assert "is unchanged" in said
 
 
 def test_refresh_says_where_to_run_it_and_what_to_name(repository, capsys, monkeypatch):
@@ -248,7 +248,7 @@ def test_refresh_links_a_chapter_to_its_exercises_once_they_are_there(repository
 def test_refresh_refuses_solutions_that_belong_to_no_chapter(repository, capsys):
     write(repository / "solutions" / "a.ipynb", "a = 1")
     assert main(["refresh", "--exercises-only"]) == 2
-    assert "a.ipynb has the name of no chapter's notebook" in capsys.readouterr().err
+    assert "a.ipynb is not named like a chapter's notebook" in capsys.readouterr().err
 
 
 def test_refresh_names_what_a_readme_lacks(repository, capsys):

@@ -81,7 +81,7 @@ def test_an_untrained_model_has_none_of_the_abilities():
 
 
 def test_too_few_stories_to_measure_every_ability_are_refused():
-    with pytest.raises(ValueError, match=r"n_stories=1 is too few.*copying"):
+    with pytest.raises(ValueError, match=r"n_stories=1 is too small.*copying"):
         measure_tinytown(*load_pretrained("tinytown"), n_stories=1)
 
 

@@ -147,7 +147,7 @@ def test_rows_before_the_difference_are_equal_in_a_decoder_and_free_in_an_encode
 
 
 def test_texts_of_different_lengths_cannot_be_compared_row_by_row():
-    with pytest.raises(ValueError, match="equally many tokens, got 3 and 2"):
+    with pytest.raises(ValueError, match="the same number of tokens, got 3 and 2"):
         measured.rows_that_differ(drawn(DecoderOnly), [3, 4, 5], [3, 4])
 
 

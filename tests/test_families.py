@@ -414,7 +414,11 @@ def test_relative_positions_share_bins_as_in_t5(both_ways):
 
 # ------------------------------------------------------------------------------------------------------ what is refused
 REFUSED = [
-    ("mistral", {"rope_scaling": {"type": "yarn", "factor": 4.0}}, "rope_type='yarn': our RoPE knows 'default'"),
+    (
+        "mistral",
+        {"rope_scaling": {"type": "yarn", "factor": 4.0}},
+        "rope_type='yarn': our RoPE supports only 'default'",
+    ),
     ("mistral", {"hidden_act": "gelu"}, "activation='gelu' is not known: choose one of 'silu'"),
     ("qwen2", {"use_sliding_window": True}, "use_sliding_window=True: our qwen2 models know use_sliding_window=False"),
     ("qwen3", {"attention_bias": True}, "attention_bias=True: our qwen3 models know attention_bias=False alone"),
@@ -487,5 +491,5 @@ def test_one_tensor_under_two_names_is_refused_if_the_numbers_differ():
     state = theirs.state_dict()
     assert "encoder.embed_tokens.weight" in state
     state["encoder.embed_tokens.weight"] = state["shared.weight"] + 1
-    with pytest.raises(ValueError, match=r"encoder\.embed_tokens\.weight under two names, with other numbers"):
+    with pytest.raises(ValueError, match=r"encoder\.embed_tokens\.weight under two names, with different numbers"):
         from_hf_state_dict("t5", state, theirs.config)

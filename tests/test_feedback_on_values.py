@@ -54,7 +54,7 @@ def test_picking_everything_reveals_nothing_however_often(exercise):
     everything = {option.key for option in exercise.options}
     for picks in (everything, everything, set(keys(exercise, True)[:1]), set(keys(exercise, False)[:1]), everything):
         result = check(exercise.id, picks)
-    assert result.feedback.startswith("You picked every option, and not all are right. Leave out those you doubt.")
+    assert result.feedback.startswith("You picked every option, but not all are right. Leave out those that you doubt.")
     assert not gives_away(exercise, result.feedback)
     assert result.misconception is None
 

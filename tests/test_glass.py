@@ -394,18 +394,22 @@ def test_what_the_page_cannot_show_is_refused_by_name(tinytown):
     model, tokenizer = tinytown
     with pytest.raises(TypeError, match="model must be a DecoderOnly, got Linear"):
         pack(torch.nn.Linear(2, 2), tokenizer)
-    with pytest.raises(ValueError, match="tokenizer has 4 tokens, and the model 343"):
+    with pytest.raises(ValueError, match="tokenizer has 4 tokens, but the model has 343"):
         pack(model, WordTokenizer(["the"]))
     with pytest.raises(TypeError, match="tokenizer must be a WordTokenizer or a SubwordTokenizer, got list"):
         pack(model, ["a"])
     for kind, said in (
         (models.WordLevel({"a": 0}), "of the kind 'WordLevel'"), (models.BPE({"a": 0}, []), "of the kind 'BPE' after"),
     ):  # fmt: skip
-        with pytest.raises(ValueError, match=f"tokenizer is {said}.* the page knows byte-pair encoding as in GPT-2 or"):
+        with pytest.raises(
+            ValueError, match=f"tokenizer is {said}.* the page supports byte-pair encoding as in GPT-2 or"
+        ):
             pack(model, SubwordTokenizer(Tokenizer(kind)))
     cut = Tokenizer(models.BPE({"a": 0}, []))
     cut.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Punctuation(), pre_tokenizers.ByteLevel(False)])
-    with pytest.raises(ValueError, match="tokenizer cuts texts by 'Punctuation': the page knows ByteLevel and Digits"):
+    with pytest.raises(
+        ValueError, match="tokenizer splits texts with 'Punctuation': the page supports ByteLevel and Digits"
+    ):
         pack(model, SubwordTokenizer(cut))
     with pytest.raises(ValueError, match="bits=4 is not known: choose one of 8, 16"):
         pack(model, tokenizer, bits=4)

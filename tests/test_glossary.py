@@ -54,7 +54,7 @@ def test_a_page_is_read_as_it_is_written():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("Words\n## head\nOne.", r"chapters/heads/glossary.md:1: a page begins"),
+        ("Words\n## head\nOne.", r"chapters/heads/glossary.md:1: a page must begin"),
         ("## a\nOne.\n\n## head\n", ":4: 'head'"),
     ],
 )

@@ -49,7 +49,7 @@ class Hostile:
         (("?" * 10_000, softmax), "progress() lists every exercise."),
         (("\x1b[31m\n", softmax), "There is no exercise '�[31m '."),
         ((softmax, SOFTMAX), 'The id comes first, then your answer: check("attention.softmax", softmax).'),
-        ((SOFTMAX,), 'And your answer? Write check("attention.softmax", softmax).'),
+        ((SOFTMAX,), 'Your answer is missing. Write check("attention.softmax", softmax).'),
         ((softmax,), 'Write its id in quotes, as in check("attention.softmax", softmax).'),
         ((softmax, softmax), 'Write its id in quotes, as in check("attention.softmax", softmax).'),
         ((3, 4), 'Which exercise? Write its id in quotes, as in check("embeddings.'),
@@ -247,7 +247,7 @@ def test_an_interrupt_ends_the_check_and_the_next_one_works(pressed):
 
     result = check(SOFTMAX, endless)
     assert result.status == "unanswered"
-    assert "You stopped the check before it was done; nothing was kept." in result.feedback
+    assert "You stopped the check before it had finished, so nothing was saved." in result.feedback
     assert [thread.is_alive() for thread in threads] == [False]
     assert not record.entries("exercises")
     assert check(SOFTMAX, softmax).passed
@@ -262,7 +262,7 @@ def test_an_answer_that_no_interrupt_reaches_is_left_behind_with_the_advice_to_r
         release.wait()
 
     try:
-        assert "could not be stopped: restart the kernel before you go on." in check(SOFTMAX, deaf).feedback
+        assert "could not be stopped: restart the kernel before you continue." in check(SOFTMAX, deaf).feedback
         assert check(SOFTMAX, softmax).passed
     finally:
         release.set()

@@ -182,7 +182,7 @@ def test_a_likeness_is_told_as_one_and_counts_the_cases():
     assert result.misconception == "no squares (perhaps)"
     assert result.mistakes == ["no squares"]
     assert result.sentences[0].startswith(
-        "In 3 of 4 cases that could tell, your answer does what this mistake does: You"
+        "In 3 of 4 cases that could show this mistake, your answer has the result of the mistake: You"
     )
 
 

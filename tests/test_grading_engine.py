@@ -105,7 +105,7 @@ def test_shape_dtype_and_number_of_parts_are_said_before_values(toy):
 
 def test_who_has_a_list_of_tensors_is_told_how_to_make_one_of_them(toy):
     toy()
-    assert "`torch.stack` makes one tensor of many." in failed(lambda x: [2 * row for row in x])
+    assert "`torch.stack` makes one tensor from many." in failed(lambda x: [2 * row for row in x])
     assert "`torch.stack` makes one." in failed(lambda x: torch.tensor([row.expand(2) for row in x]))
     assert "torch.stack" not in failed(lambda x: [1.0, 2.0])
 
@@ -235,7 +235,7 @@ def test_float32_inside_passes_with_a_note_and_a_lost_dtype_does_not(toy):
     ):
         result = grade("toy.double", answer, 0)
         assert result.passed
-        assert "of a float64 input not all sixteen digits are right" in said(result)
+        assert "with float64 input, your result does not have all sixteen digits right" in said(result)
     exact = grade("toy.double", lambda x: math.sqrt(2) * x, 0)
     assert exact.passed
     assert "float32" not in exact.feedback
@@ -319,8 +319,11 @@ MISBEHAVED = {
     "text": ("double", "The answer should be the function double(x)."),
     "None": (None, "The answer should be the function double(x)."),
     "a liar": (Liar(), "The answer should be the function double(x)."),
-    "wrong arguments": (lambda: 1, "It cannot be called as double(x): too many positional arguments."),
-    "too many arguments": (lambda x, y: x, "It cannot be called as double(x): missing a required argument: 'y'."),
+    "wrong arguments": (lambda: 1, "Your answer cannot be called as double(x): too many positional arguments."),
+    "too many arguments": (
+        lambda x, y: x,
+        "Your answer cannot be called as double(x): missing a required argument: 'y'.",
+    ),
     "a class": (type("Double", (), {"__init__": lambda self, x: None}), "it is of type Double"),
     "raises": (lambda x: x + torch.ones(7), "Your function raised RuntimeError: The size of tensor a (2) must match"),
     "raises without a message": (lambda x: raise_(ValueError), "Your function raised ValueError\n"),
@@ -347,9 +350,9 @@ MISBEHAVED = {
     "changes its input": (lambda x: x.mul_(2), "changes its input `x`. Work on a copy."),
     "changes the shape of its input": (lambda x: (2 * x, x.unsqueeze_(0))[0], "changes its input `x`"),
     "recurses": (recurse, "Your function calls itself without end"),
-    "allocates absurdly": (lambda x: torch.ones(10**13), "asks for more memory than there is"),
-    "allocates in Python": (lambda x: [0] * 10**11, "asks for more memory than there is"),
-    "allocates in numpy": (lambda x: np.ones(10**13), "asks for more memory than there is"),
+    "allocates absurdly": (lambda x: torch.ones(10**13), "needs more memory than there is"),
+    "allocates in Python": (lambda x: [0] * 10**11, "needs more memory than there is"),
+    "allocates in numpy": (lambda x: np.ones(10**13), "needs more memory than there is"),
     "overflows a shape": (lambda x: torch.ones(10**18, 10**18), "Your function"),
     "checks itself": (lambda x: check("toy.double", forever), "it is of type Result"),
 }
@@ -380,7 +383,7 @@ def test_the_limit_is_told_as_it_is_counted(toy, monkeypatch, counted):
     monkeypatch.setattr(limits, "_COUNTED", counted)
     told = said(check("toy.double", forever))
     assert ("0.2 seconds of computing, or 0.6 with waiting" in told) == counted
-    assert ("other programs had the processor does not count" in told) == counted
+    assert ("other programs used the processor does not count" in told) == counted
     assert ("at the limit (0.2 seconds) and was stopped" in told) != counted
 
 
@@ -750,8 +753,8 @@ def test_a_class_is_built_given_the_reference_weights_and_called(toy):
     assert "The parameter gain has shape (6,); expected (3,)." in failed(Wide)
     assert "Your module has a parameter that should not be there: more." in failed(More)
     assert "should be the class Affine(d) itself" in failed(Affine(3))
-    assert "should be an nn.Module; it makes a Plain." in failed(type("Plain", (), {"__init__": lambda self, d: None}))
-    assert "It cannot be called as Affine(d)" in failed(type("Empty", (), {}))
+    assert "should be an nn.Module; it is a Plain." in failed(type("Plain", (), {"__init__": lambda self, d: None}))
+    assert "Your answer cannot be called as Affine(d)" in failed(type("Empty", (), {}))
 
 
 def three_features(seed):
@@ -926,7 +929,7 @@ def test_shapes_say_which_entry_is_wrong_and_not_what_is_right(toy):
     feedback = failed({"q": (2, 8), "scores": (2, 8, 5)})
     assert "`scores` is not (2, 8, 5): it has the right number of axes, and the wrong size on axis 2." in feedback
     assert "4" not in feedback.replace("(2, 8, 5)", "")
-    assert "3 is not the number of its axes" in failed({"q": (2, 8, 1), "scores": (2, 8, 4)})
+    assert "the number of axes is not 3" in failed({"q": (2, 8, 1), "scores": (2, 8, 4)})
     assert "should be a tuple of whole numbers such as (2, 3); it is the text 'x'" in failed({"q": "x", "scores": ()})
 
 

@@ -45,7 +45,7 @@ def notebook(tmp_path, monkeypatch):
 
 def test_a_helper_whose_cell_was_deleted_is_told(notebook):
     said = notebook(HELPER, ANSWER, CHECK, saved=[ANSWER, CHECK])
-    assert "A fresh run of your notebook will lack `scale`: no cell of the file, as it was last saved" in said
+    assert "A fresh run of your notebook will lack `scale`: no cell of the saved file" in said
 
 
 def test_in_a_kernel_the_line_stands_below_the_verdict_and_only_there(tmp_path, monkeypatch):

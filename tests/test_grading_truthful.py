@@ -70,7 +70,7 @@ def test_a_pair_is_told_without_the_sentence_that_the_rest_is_right():
         ("attention.softmax", lambda x, dim: x, "In every case your function returns `x` as it came."),
         ("heads.merge", lambda x: x.clone(), "In every case your function returns `x` as it came."),
         ("sampling.top_p", lambda logits, p: logits, "In every case your function returns `logits` as it came."),
-        ("counting.flops", lambda *of: 0, "In every case your function returns 0, whatever it is given."),
+        ("counting.flops", lambda *of: 0, "In every case your function returns 0, whatever the input."),
     ],
 )
 def test_an_answer_without_work_is_described_and_no_pair_of_mistakes_is_named(exercise_id, answer, said):
@@ -137,16 +137,16 @@ def in_numpy(x, dim):
 @pytest.mark.parametrize(
     ("exercise_id", "answer", "said"),
     [
-        ("attention.softmax", in_numpy, "You return a NumPy array; a tensor is asked for. It counts."),
+        ("attention.softmax", in_numpy, "You return a NumPy array instead of a tensor. Your answer counts."),
         (
             "training.learning_rate",
             lambda *of: torch.tensor(EXERCISES["training.learning_rate"].reference(*of)),
-            "You return a tensor; a number is asked for. It counts.",
+            "You return a tensor instead of a number. Your answer counts.",
         ),
         (
             "embeddings.nearest",
             lambda *of: EXERCISES["embeddings.nearest"].reference(*of).tolist(),
-            "You return a list; a tensor is asked for. It counts.",
+            "You return a list instead of a tensor. Your answer counts.",
         ),
     ],
 )
@@ -154,14 +154,14 @@ def test_what_counts_though_another_type_is_asked_for_is_said_once(exercise_id, 
     result = grade(exercise_id, answer, 0)
     assert result.passed
     assert result.earned == result.points
-    assert result.feedback.count("It counts.") == 1
+    assert result.feedback.count("Your answer counts.") == 1
     assert said in result.feedback
 
 
 def test_of_the_type_that_is_asked_for_nothing_is_said():
     for exercise_id in ("attention.softmax", "training.learning_rate", "embeddings.nearest", "training.clip"):
         result = grade(exercise_id, EXERCISES[exercise_id].reference, 0)
-        assert "It counts" not in result.feedback
+        assert "Your answer counts" not in result.feedback
 
 
 def test_a_loss_without_a_gradient_is_refused_and_no_mistake_is_named():
@@ -193,7 +193,7 @@ def test_a_case_says_of_a_module_in_float64_that_it_is():
         (lambda: mine(["a"]), TypeError, 'Which exercise? Write its id in quotes, as in mine("'),
         (lambda: mine(), TypeError, "Which exercise?"),
         (lambda: mine("attention.softmaxx"), KeyError, "There is no exercise 'attention.softmaxx'. Did you mean"),
-        (lambda: mine("heads.parameters"), ValueError, "heads.parameters asks for no function"),
+        (lambda: mine("heads.parameters"), ValueError, "heads.parameters does not ask for a function"),
         (lambda: guess("attention.sharpnes"), KeyError, "There is no guess 'attention.sharpnes': did you mean"),
         (lambda: reveal("attention.sharpnes"), KeyError, "There is no guess 'attention.sharpnes': did you mean"),
         (lambda: guess(3), TypeError, "Which guess? Write its id in quotes"),

@@ -87,7 +87,7 @@ GOOD = "## coin\nHeads?\n\n- [x] yes\n  It was.\n- [ ] no\n  Look.\n"
         (GOOD + "\nOnce.\n\nTwice.\n", 11, "a part that no guess has"),
         (GOOD.replace("Heads?", "Heads?\n\nOr not?"), 4, "a part that no guess has"),
         (GOOD.replace("- [x]", "1. [x]"), 4, "a part that no guess has"),
-        (GOOD.replace("  Look.", "  - Look."), 7, "an option is one line"),
+        (GOOD.replace("  Look.", "  - Look."), 7, "an option must be one line"),
         (GOOD.replace("coin", "Coin toss"), 1, "small letters"),
         (GOOD + GOOD, 8, "another name"),
         (GOOD.replace("Heads?\n", ""), 1, "the question is missing"),
@@ -96,9 +96,9 @@ GOOD = "## coin\nHeads?\n\n- [x] yes\n  It was.\n- [ ] no\n  Look.\n"
         (GOOD.replace("[x]", "[ ]"), 4, "0 options are marked as right"),
         (GOOD.replace("[ ]", "[x]"), 4, "2 options are marked as right"),
         (GOOD.replace("[ ] no", "[ ] yes"), 4, "say how they differ"),
-        (GOOD.replace("[ ] no", "no"), 6, r"begins with - \[ \]"),
-        (GOOD.replace("[ ] no", "[]"), 6, r"begins with - \[ \]"),
-        (GOOD.replace("[x]", "[X]"), 4, r"begins with - \[ \]"),
+        (GOOD.replace("[ ] no", "no"), 6, r"must begin with - \[ \]"),
+        (GOOD.replace("[ ] no", "[]"), 6, r"must begin with - \[ \]"),
+        (GOOD.replace("[x]", "[X]"), 4, r"must begin with - \[ \]"),
         (GOOD.replace("  Look.\n", ""), 4, "the option 'no' has no reason"),
     ],
 )
@@ -269,7 +269,7 @@ def test_an_answer_and_how_sure_are_wanted_before_a_guess_is_kept(coin):
     assert "Pick one first" in coin.reply.value
     coin.choices.value = "tails, x[0]"
     coin.button.click()
-    assert "how sure are you" in coin.reply.value
+    assert "How sure are you" in coin.reply.value
     assert not coin.choices.disabled
     assert record.entries("guesses") == {}
 
@@ -375,9 +375,9 @@ def test_what_is_no_number_is_not_kept(typed, memory):
 @pytest.mark.parametrize(
     ("number", "remedy"),
     [
-        ("= 5.6", "a number is written"),
-        ("= 5.6 ± x", "a number is written"),
-        ("= 5.6.1 ± 1", "a number is written"),
+        ("= 5.6", "write a number as"),
+        ("= 5.6 ± x", "write a number as"),
+        ("= 5.6.1 ± 1", "write a number as"),
         ("= 5.6 ± 0", "above 0"),
         ("= 5.6 ×÷ 1", "above 1"),
         ("= -5.6 ×÷ 2", "above 0"),

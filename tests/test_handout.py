@@ -318,7 +318,7 @@ def test_the_courses_own_folders_are_refused(course, place):
 
 def test_another_copy_of_the_course_is_refused(course, tmp_path):
     (tmp_path / "other/course_lib").mkdir(parents=True)
-    with pytest.raises(ValueError, match="already has its own course"):
+    with pytest.raises(ValueError, match="already has a course of its own"):
         hand_out(course, tmp_path / "other")
 
 
@@ -461,7 +461,7 @@ def test_it_says_how_far_the_notebook_was_read_and_a_startup_file_of_the_learner
     nbformat.write(content, folder / NAMES[1])
     monkeypatch.setenv("PYTHONSTARTUP", "/of/the/learner")
     assert main(["start", "2", "--folder", str(folder)]) == 0
-    assert "you came as far as “2.1 What a token lacks”: its first cell" in capsys.readouterr().out
+    assert "You came as far as “2.1 What a token lacks”: run the first cell" in capsys.readouterr().out
     startups = [environment["PYTHONSTARTUP"] for environment in opened.environments]
     assert startups == [str(start.STARTUP), "/of/the/learner"]
 
@@ -515,8 +515,7 @@ def test_an_update_says_in_a_sentence_what_it_kept(course, mine, opened, capsys)
     said = capsys.readouterr().out.splitlines()
     assert said == [
         f"{mine}: 2 files renewed, 0 new.",
-        f"You have edited {NAMES[2]}, so it stays as it is; "
-        "the newer version is next to it, as 02_attention.new.ipynb.",
+        f"You have edited {NAMES[2]}, so your file stays. the newer version is next to it, as 02_attention.new.ipynb.",
     ]
     assert main(["start", "--no-lab", "--folder", str(mine)]) == 0
     assert capsys.readouterr().out == f"Your copy of the course is in {mine}, and up to date.\n"
@@ -535,7 +534,7 @@ def test_an_unknown_chapter_is_a_sentence(course, opened, name, capsys):
         assert f"from 0 to {CHAPTERS[-1].number}" in capsys.readouterr().err
         assert not (course / "my").exists()
     else:
-        with pytest.raises(ValueError, match="none of the course"):
+        with pytest.raises(ValueError, match="not a chapter of the course"):
             start.notebook_of(name)
 
 

@@ -14,7 +14,7 @@ from course_lib.cli import start
 from course_lib.course import handout
 from course_lib.ladder import rungs
 
-NOTHING = "Interrupted. This run kept nothing."
+NOTHING = "Interrupted. This run saved nothing."
 NEEDED = {  # the arguments without which a command does not begin
     "release": ["a"],
     "autograder": ["a.zip", "--chapters", "3"],
@@ -133,14 +133,14 @@ def test_train_promises_a_checkpoint_only_where_there_is_one(checkpoint, monkeyp
 
     monkeypatch.setattr("course_lib.claims.train_tinytown", train)
     assert main(["train", "--out", str(tmp_path / "run")]) == 130
-    goes_on = f"Interrupted. The same command goes on from the last checkpoint, {tmp_path / 'run' / 'training.pt'}."
+    goes_on = f"Interrupted. The same command continues from the last checkpoint, {tmp_path / 'run' / 'training.pt'}."
     assert said(capsys) == (goes_on if checkpoint else NOTHING)
 
 
 def test_weights_keeps_what_was_fetched_whole(monkeypatch, capsys):
     monkeypatch.setattr("course_lib.hub.fetch.fetch", then_interrupt(lambda *_: "here"))
     assert main(["weights", "tinyshakespeare", "minilm"]) == 130
-    assert said(capsys) == "Interrupted. tinyshakespeare is here; the same command goes on with the rest."
+    assert said(capsys) == "Interrupted. tinyshakespeare is here; the same command continues with the rest."
 
 
 def test_start_goes_on_where_it_was_interrupted(monkeypatch, tmp_path, capsys):
@@ -160,6 +160,8 @@ def test_release_goes_on_where_it_was_interrupted(monkeypatch, tmp_path, capsys)
     with monkeypatch.context() as broken:
         broken.setattr(handout, "hand", then_interrupt(handout.hand, times=3))
         assert main(["release", str(folder), "--chapters", "0"]) == 130
-    assert said(capsys) == "Interrupted. The files that were written are kept; the same command with --update goes on."
+    assert (
+        said(capsys) == "Interrupted. The files that were written are kept; the same command with --update continues."
+    )
     assert main(["release", str(folder), "--chapters", "0", "--update"]) == 0
     assert (folder / "notebooks/00_start_here.ipynb").exists()

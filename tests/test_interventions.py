@@ -114,7 +114,7 @@ def test_the_model_is_as_it_was():
 @pytest.mark.parametrize(
     ("at", "told"),
     [
-        ("blocks.7", "no part of this model. Nearest: blocks."),
+        ("blocks.7", "not a part of this model. Nearest: blocks."),
         ("", "no part of this model"),
         ("blocks.0.attention.head.4", "there are 4 heads, 0 to 3"),
         ("blocks.0.feed_forward.unit.20", "there are 20 units, 0 to 19"),
@@ -135,12 +135,12 @@ def test_texts_that_do_not_fit_are_refused():
     model, ids, source = model_and_texts()
     with pytest.raises(ValueError, match="both texts need the same length"):
         patch(model, ids, source[:, :4], "blocks.0")
-    with pytest.raises(ValueError, match=r"positions=\[6\] lie outside the texts, which have 6 tokens"):
+    with pytest.raises(ValueError, match=r"positions=\[6\] are outside the texts, which have 6 tokens"):
         patch(model, ids, source, "blocks.0", positions=[0, 6])
     for mask in (torch.ones(2, 6), torch.ones(2, 5, dtype=torch.bool)):
-        with pytest.raises(ValueError, match=r"a mask is boolean and has the shape of ids, \(2, 6\)"):
+        with pytest.raises(ValueError, match=r"a boolean mask with the shape of ids, \(2, 6\)"):
             patch(model, ids, source, "blocks.0", positions=mask)
-    with pytest.raises(ValueError, match="position=6 lies outside the text, which has 6 tokens"):
+    with pytest.raises(ValueError, match="position=6 is outside the text, which has 6 tokens"):
         swap(model, ids, 6, 0)
-    with pytest.raises(ValueError, match=r"one text is ids\[None\]"):
+    with pytest.raises(ValueError, match=r"write ids\[None\] for one text"):
         swap(model, ids[0], 0, 0)

@@ -313,7 +313,7 @@ class TestBadInput:
             (torch.tensor([1, 2, 3]), "the shape of ids"),
             (torch.tensor([[1, V, 2]]), "targets contain 31"),
             (torch.tensor([[1, -1, 2]]), "targets contain -1"),
-            (torch.tensor([[-100, -100, -100]]), "nothing to predict"),
+            (torch.tensor([[-100, -100, -100]]), "a token to predict"),
             (torch.tensor([[1.0, 2.0, 3.0]]), "targets must be whole numbers"),
         ],
     )

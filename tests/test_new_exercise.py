@@ -25,7 +25,7 @@ def forgotten(monkeypatch):
 def test_what_is_written_passes_at_once_and_is_never_written_over(tmp_path, capsys):
     path = tmp_path / "heads" / "count"
     assert main(["new", "exercise", str(path)]) == 0
-    assert "heads.count: the reference passes, 4 mistakes fail and are named" in capsys.readouterr().out
+    assert "heads.count: the reference passes, 4 mistakes fail and are recognized" in capsys.readouterr().out
     page = path.with_suffix(".md")
     page.write_text(page.read_text("utf-8").replace("The mean of each row", "Mine"), encoding="utf-8")
     assert main(["new", "exercise", str(path)]) == 0
@@ -49,7 +49,7 @@ def test_a_mistake_added_in_three_lines_is_named_in_a_class_of_ones_own(tmp_path
     added = "\n### negative\n`-(x.sum(-1) / x.shape[-1])`\nThe sign is lost.\n"
     page.write_text(page.read_text("utf-8") + added, encoding="utf-8")
     assert main(["new", "exercise", str(path)]) == 0
-    assert "5 mistakes fail and are named" in capsys.readouterr().out
+    assert "5 mistakes fail and are recognized" in capsys.readouterr().out
     del EXERCISES["heads.count"]
     assert main(["--catalogue", str(tmp_path / "pages"), "claims", "--list"]) == 0
     assert EXERCISES["heads.count"].misconceptions[-1].sentence == "The sign is lost."
@@ -60,7 +60,7 @@ def test_a_mistake_added_in_three_lines_is_named_in_a_class_of_ones_own(tmp_path
     ("path", "told"),
     [
         ("hads/count", "there is no chapter 'hads'"),
-        ("heads/two words", "the name is a word"),
+        ("heads/two words", "name must be a word"),
         ("heads/merge", "the exercise heads.merge exists already"),
     ],
 )

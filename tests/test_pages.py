@@ -130,7 +130,7 @@ def test_comments_and_docstrings_are_no_place_for_a_change():
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 FAULTS = {
-    "no front matter": (PAGE, "---\nplace: 1", "place: 1", 1, "begins with its front matter"),
+    "no front matter": (PAGE, "---\nplace: 1", "place: 1", 1, "must begin with its front matter"),
     "no yaml": (PAGE, "title: Scaled", "title: [Scaled", None, "no YAML"),
     "unknown key": (PAGE, "forbidden:", "forbiden:", 9, "did you mean 'forbidden'"),
     "another kind's key": (PAGE, "rtol: 1.0e-3", "min_words: 3", 10, "a page of kind code has no 'min_words'"),
@@ -138,15 +138,15 @@ FAULTS = {
     "no number": (PAGE, "points: 2", "points: two", 5, "points: 'two' must be a whole number"),
     "unknown kind": (PAGE, "kind: code", "kind: coda", 4, "did you mean 'code'"),
     "no signature": (PAGE, "signature: scaled(x, times=2)\n", "", 1, "lacks signature"),
-    "no such signature": (PAGE, "signature: scaled(x, times=2)", "signature: scaled(x, times", 1, "is no signature"),
+    "no such signature": (PAGE, "signature: scaled(x, times=2)", "signature: scaled(x, times", 1, "is not a signature"),
     "missing part": (PAGE, "## Why\nEverything is scaled\nsomewhere.\n", "", 1, "lacks ## Why"),
     "unknown part": (PAGE, "## Hints", "## Hint", 18, "did you mean 'Hints'"),
     "part twice": (PAGE, "## Hints", "## Why", 18, "a second part 'Why'"),
     "part of nothing": (PAGE, "## Why", "### Why", 14, "belongs to no section"),
     "no statement": (PAGE, "Write `scaled(x, times=2)`.\n", "", 1, "the statement is missing"),
-    "two hints": (PAGE, "3. Which order?\n", "", 18, "3 hints are the least, and here are 2"),
+    "two hints": (PAGE, "3. Which order?\n", "", 18, "at least 3 hints, and this has 2"),
     "hints alike": (PAGE, "Which order?", "Which operator?", 18, "two hints are the same"),
-    "too few mistakes": (PAGE, PAGE[PAGE.index("### negative") :], "", 24, "4 mistakes are the least, and here are 3"),
+    "too few mistakes": (PAGE, PAGE[PAGE.index("### negative") :], "", 24, "at least 4 mistakes, and this has 3"),
     "no such hint": (
         PAGE,
         "### negative",
@@ -157,7 +157,7 @@ FAULTS = {
     "name twice": (PAGE, "### negative", "### added", 39, "a second mistake named 'added'"),
     "no form": (PAGE, "`-scaled(x, times)`\n", "", 39, "'negative' has no form"),
     "no sentence": (PAGE, "A sign too many.\n", "", 39, "'negative' has no sentence"),
-    "no expression": (PAGE, "`-scaled(x, times)`", "`-scaled(x, times`", 40, "this is no Python"),
+    "no expression": (PAGE, "`-scaled(x, times)`", "`-scaled(x, times`", 40, "this is not valid Python"),
     "no definition": (
         PAGE,
         "def wrong(x, times=2):\n    return 2 * scaled(x, times)",
@@ -173,15 +173,15 @@ FAULTS = {
         "`x / times` does not occur in `scaled` or",
     ),
     "not once": (PAGE, "`/ 2` → nothing", "`2` → nothing", 36, "occurs 2 times"),
-    "no python then": (PAGE, "`/ 2` → nothing", "`/ 2` → `/`", 36, "this is no Python"),
+    "no python then": (PAGE, "`/ 2` → nothing", "`/ 2` → `/`", 36, "this is not valid Python"),
     "no change": (PAGE, "`/ 2` → nothing", "`/ 2` → something", 35, "has no form"),
-    "half a change": (PAGE, "`/ 2` → nothing", "`/ 2` →", 36, "a change reads"),
+    "half a change": (PAGE, "`/ 2` → nothing", "`/ 2` →", 36, "a change is written"),
     "diff of nothing": (PAGE, "-    return halved(twice)", "-    return halved(x)", 51, "do not occur"),
     "no value": (NUMBER, "rows + 512", "row + 512", 27, "has no value: NameError"),
     "unknown parts": (NUMBER, '{"all": rows + 512}', '{"al": 1}', 26, "wrong parts among all, rows"),
     "no answer": (NUMBER, "masks_table", "masks_tables", 15, "should assign the answer: `masks_table = …`"),
-    "no block": (NUMBER, "```python", "```text", 14, "## Answer holds one python block"),
-    "no option": (CHOICE, "- [x] `a`: This", "- [x] a: This", 15, "an option reads"),
+    "no block": (NUMBER, "```python", "```text", 14, "## Answer must have one python block"),
+    "no option": (CHOICE, "- [x] `a`: This", "- [x] a: This", 15, "an option is written"),
     "key twice": (CHOICE, "`b`", "`a`", 15, "a second option 'a'"),
     "none is wrong": (CHOICE, "- [ ] `b`", "- [x] `b`", 1, "a right one and a wrong one"),
     "points to think": (REFLECT, "points: 0", "points: 1", 1, "a reflect exercise has no points"),
@@ -297,7 +297,7 @@ def test_generic_slips_do_what_their_names_say():
     y = torch.ones(2)
     assert slips.changing_input(doubled, "x")(y)["twice"][0].tolist() == [2, 2]
     assert y.tolist() == [0, 0]
-    with pytest.raises(ValueError, match="'z' is no parameter of doubled: choose from x, more"):
+    with pytest.raises(ValueError, match="'z' is not a parameter of doubled: choose from x, more"):
         slips.changing_input(doubled, "z")
 
 

@@ -253,7 +253,7 @@ def test_gpt2_without_a_network_is_a_clear_error(tmp_path, monkeypatch, as_a_lea
     empty = partial(huggingface_hub.snapshot_download, cache_dir=tmp_path)  # HF_HUB_OFFLINE is set in conftest.py
     monkeypatch.setattr(huggingface_hub, "snapshot_download", empty)
     with pytest.raises(
-        ValueError, match=r"'gpt2' is not in the cache.*needs a network.*HF_HUB_OFFLINE.*Or give the folder"
+        ValueError, match=r"'gpt2' is not in the cache.*connect to a network.*HF_HUB_OFFLINE.*or give the folder"
     ):
         load_pretrained("gpt2")
 
@@ -301,7 +301,7 @@ def test_every_single_tensor_is_needed_and_no_other_is_taken(theirs):
 def test_a_head_that_should_be_tied_and_is_not_is_refused():
     theirs = drawn(GPT2LMHeadModel(GPT2))
     state = theirs.state_dict() | {"lm_head.weight": torch.ones(300, 16)}
-    with pytest.raises(ValueError, match=r"lm_head\.weight is tied to wte\.weight, but holds other numbers"):
+    with pytest.raises(ValueError, match=r"lm_head\.weight is tied to wte\.weight, but holds different numbers"):
         from_hf_state_dict("gpt2", state, GPT2)
 
 

@@ -190,11 +190,11 @@ def test_without_the_other_repository_the_day_goes_on_and_without_a_clone_it_is_
     (tmp_path / "far.git").rename(tmp_path / "gone.git")
     [said] = start.pulled()
     assert said.startswith("Nothing could be fetched (")
-    assert said.endswith("going on with what is here.")
+    assert said.endswith("continuing with the files that are here.")
     with pytest.raises(ValueError, match="was not cloned with git"):
         fetch_newer(school.source)
     git(school.clone, "checkout", "--quiet", "--detach")
-    with pytest.raises(ValueError, match="follows no other repository"):
+    with pytest.raises(ValueError, match="has no repository to fetch from"):
         fetch_newer(school.clone)
 
 

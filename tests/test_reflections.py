@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("own_record")
 
 
 def test_what_was_written_is_kept_and_given_back():
-    with pytest.raises(ValueError, match=r"No answer to 'attention\.why_scale' is kept"):
+    with pytest.raises(ValueError, match=r"You have no answer to 'attention\.why_scale' that passed"):
         mine(REFLECTION)
     assert "Kept" not in check(REFLECTION, ...).feedback
     assert "Kept" not in check(REFLECTION, "too short").feedback
@@ -63,7 +63,7 @@ def test_a_very_long_reflection_is_cut():
 
 def test_mine_says_what_it_does_not_keep():
     check("attention.memory", EXERCISES["attention.memory"].reference)
-    with pytest.raises(ValueError, match="asks for no function"):
+    with pytest.raises(ValueError, match="does not ask for a function"):
         mine("attention.memory")
 
 

@@ -179,14 +179,14 @@ def test_chapters_are_named_by_number_name_or_range():
     assert named([0, 1, 2, 4]) == "chapters 0–2, 4"
     assert named([3]) == "chapter 3"
     for wrong in ("4-2", "99", "-3", "atention", "1-"):
-        with pytest.raises(ValueError, match=rf"--chapters {wrong} names no chapters"):
+        with pytest.raises(ValueError, match=rf"--chapters {wrong} is not a chapter"):
             chapters_of([wrong])
 
 
 def test_release_refuses_what_it_might_spoil(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     (tmp_path / "mine.txt").write_text("precious")
-    for folder, reason in ((tmp_path, "is not empty"), (ROOT / "runs" / "out", "lies in the repository")):
+    for folder, reason in ((tmp_path, "is not empty"), (ROOT / "runs" / "out", "is inside the repository")):
         assert main(["release", str(folder)]) == 2
         assert reason in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]

@@ -441,7 +441,7 @@ def test_pages_load_nothing_from_elsewhere_and_nothing_is_logged(room, capfd):
     [
         (["nowhere"], "'nowhere' is not a chapter of the course"),
         (["--port", "70000"], "port must be between 0 and 65535"),
-        (["--out", "README.md"], "README.md is there already and not a room's file"),
+        (["--out", "README.md"], "README.md exists already and is not a room's file"),
         (["--out", "no/such/folder.json"], "--out"),
         (["--port", "{taken}"], "already in use: choose another --port"),
     ],

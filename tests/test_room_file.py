@@ -162,7 +162,7 @@ def test_a_file_that_is_not_a_rooms_is_refused_and_stays_as_it_is(content, tmp_p
     out = tmp_path / "notes.json"
     out.write_bytes(content)
     assert main(["room", "2", "--port", "0", "--out", str(out)]) == 2
-    assert f"{out} is there already and not a room's file: name another file" in capsys.readouterr().err
+    assert f"{out} exists already and is not a room's file: name another file" in capsys.readouterr().err
     assert out.read_bytes() == content
     assert [*tmp_path.iterdir()] == [out]
 
@@ -175,7 +175,7 @@ def test_two_rooms_do_not_write_to_one_file(visited, tmp_path, capsys):
         os.kill(os.getpid(), signal.SIGTERM)
 
     visited(["--out", str(out)], visit)
-    assert f"another room writes to {out}" in capsys.readouterr().err
+    assert f"another room uses {out}" in capsys.readouterr().err
 
 
 def test_a_vote_that_cannot_be_written_is_not_acknowledged_and_counts_once_it_can():

@@ -114,8 +114,8 @@ def test_an_answer_with_both_slips_is_named_after_the_first(monkeypatch):
     ("slip", "told"),
     [
         ("`nan_to_num(1.0)` → nothing", "Second slips: `nan_to_num(1.0)` does not occur"),
-        ("`x / x.sum()`", "Second slips: a second slip is a change of the reference"),
-        ("`x / total` → `x /`", "Second slips: this is no Python"),
+        ("`x / x.sum()`", "Second slips: a second slip must be a change of the reference"),
+        ("`x / total` → `x /`", "Second slips: this is not valid Python"),
     ],
 )
 def test_a_slip_that_does_not_fit_the_reference_is_refused_with_its_line(slip, told):

@@ -259,7 +259,7 @@ def test_that_cell_installs_once_and_says_what_became_of_it(with_address, monkey
 
 def test_without_an_address_there_is_nothing_to_install_from(tmp_path):
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
-    with pytest.raises(ValueError, match=r"names no address.*\[project.urls\]"):
+    with pytest.raises(ValueError, match=r"has no address.*\[project.urls\]"):
         elsewhere.write_elsewhere(tmp_path, tmp_path / "out")
 
 

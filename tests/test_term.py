@@ -129,7 +129,7 @@ def test_a_term_of_three_weeks(tmp_path, monkeypatch, capsys):
     nbformat.write(notebook, solution)
     term.release("2020-11-16", "--update")
     assert "the newer version is next to it, as 02_attention.new.ipynb" in term.start("learner01", "--pull")
-    assert "what you wrote stays, and what is new was added to it" in term.start("learner02", "--pull")
+    assert "your changes stay, and the new parts were added" in term.start("learner02", "--pull")
     term.start("learner03", "--pull")
     class_ = term.course / "class"
     for learner, folder in mine.items():

@@ -322,7 +322,7 @@ def test_a_stream_takes_texts_and_no_text(byte_pairs):
     for wrong in ("a text", b"bytes", 3, None):
         with pytest.raises(TypeError, match="texts"):
             list(byte_pairs.encode_iterable(wrong))
-    with pytest.raises(TypeError, match="texts must be strings, got 1 among them"):
+    with pytest.raises(TypeError, match="texts must contain only strings, got 1 among them"):
         list(byte_pairs.encode_iterable(["a", 1]))
 
 

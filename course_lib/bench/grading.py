@@ -53,10 +53,10 @@ def grader(handed_in: Path, scratch: Path, jobs: int) -> Callable[[], None]:
         command += ["--seed", "1", "--jobs", str(jobs), "--chapters", NOTEBOOK[:2].lstrip("0")]
         seen = subprocess.run(command, cwd=nbgrader.ROOT, env=nbgrader.quiet(scratch), capture_output=True, text=True)
         if seen.returncode:
-            raise RuntimeError(f"the grader ended with {seen.returncode}: {seen.stderr[-2000:]}")
+            raise RuntimeError(f"the grader ended with exit status {seen.returncode}: {seen.stderr[-2000:]}")
         graded = json.loads((out / "results.json").read_bytes())["submissions"]
         if not all(result["status"] == "passed" for each in graded for result in each["results"]):
-            raise RuntimeError("the solutions did not pass: what was timed is not what should be")
+            raise RuntimeError("the solutions did not pass, so their times mean nothing: fix the exercises first")
 
     return run
 

@@ -90,8 +90,8 @@ def require_quiet(watch: Watch, when: str) -> float:
     share = watch.others()
     if share > BUSY:
         raise TooBusy(
-            f"{when}, other programs took {share:.0%} of the processor: times mean nothing then. End them and run it "
-            "again, or look at the figures all the same with --anyway."
+            f"{when}, other programs took {share:.0%} of the processor, so the times would mean nothing. "
+            "End those programs and run the command again, or add --anyway to measure all the same."
         )
     return share
 

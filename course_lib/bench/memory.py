@@ -44,7 +44,7 @@ def server_bytes() -> int:
         try:
             if not any(READY in line for line in server.stderr or ()):
                 raise RuntimeError(
-                    "JupyterLab ended before it listened: python -m course_lib doctor says what it lacks"
+                    "JupyterLab ended before it answered: `python -m course_lib doctor` says what is missing"
                 )
             return psutil.Process(server.pid).memory_info().rss
         finally:

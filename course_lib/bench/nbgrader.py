@@ -47,7 +47,9 @@ class Nbgrader:
     def __init__(self, folder: Path, exercises: Sequence[Path]):
         self.folder = folder
         if (python := nbgrader_python()) is None:
-            raise ValueError("there is no nbgrader here: set NBGRADER_PYTHON, as course_lib/bench/nbgrader.py says")
+            raise ValueError(
+                "nbgrader is not installed here: set NBGRADER_PYTHON, as course_lib/bench/nbgrader.py explains"
+            )
         self.python = python
         source = folder / "source" / ASSIGNMENT
         source.mkdir(parents=True)

@@ -153,7 +153,7 @@ def readme(text: str, report: Report) -> str:
     before, begin, rest = text.partition(TABLE_BEGIN)
     _, end, after = rest.partition(TABLE_END)
     if not (begin and end):
-        raise ValueError(f"README.md needs the lines {TABLE_BEGIN!r} and {TABLE_END!r}: the figures stand between them")
+        raise ValueError(f"README.md needs the lines {TABLE_BEGIN!r} and {TABLE_END!r}: the figures go between them")
     lines = ["", "", "| | our time | compared with | ratio | quartiles |", "|---|---|---|---|---|"]
     for row in report.rows:
         if row.goal:

@@ -23,7 +23,7 @@ class Spread(NamedTuple):
 def spread(numbers: Sequence[float]) -> Spread:
     """Return the median and quartiles of numbers. Errors: ValueError if there are none."""
     if not numbers:
-        raise ValueError("numbers must hold at least one: nothing was measured")
+        raise ValueError("numbers is empty: give at least one measured number")
     if len(numbers) == 1:
         return Spread(numbers[0], numbers[0], numbers[0])
     low, median, high = statistics.quantiles(numbers, n=4, method="inclusive")
@@ -62,7 +62,7 @@ def in_turns(
     Errors: ValueError if rounds < 1 or there is no contestant.
     """
     if rounds < 1 or not contestants:
-        raise ValueError(f"need a contestant and rounds ≥ 1, got {len(contestants)} and rounds={rounds}")
+        raise ValueError(f"give at least one contestant and rounds ≥ 1, got {len(contestants)} and rounds={rounds}")
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     with tqdm(total=(rounds + 1) * len(contestants), desc=what, unit="run", leave=False) as bar:
         for turn in range(rounds + 1):

@@ -46,7 +46,7 @@ def record_tried(id: str, tried: Sequence[Tried]) -> Finding:
     """
     known = recorded()
     if id not in known:
-        raise ValueError(f"{id} is not recorded yet: measure it at its usual size first, with claims --record {id}")
+        raise ValueError(f"{id} is not recorded yet: measure it first at its usual size, with `claims --record {id}`")
     known[id] = replace(known[id], tried=tuple(tried))
     _write(known)
     return known[id]

@@ -29,7 +29,7 @@ def swap(model: nn.Module, ids: Int[Tensor, "B T"], position: int, token: int) -
     """
     _require_ids(ids=ids)
     if not -ids.shape[1] <= position < ids.shape[1]:
-        raise ValueError(f"position={position} lies outside the text, which has {ids.shape[1]} tokens")
+        raise ValueError(f"position={position} is outside the text, which has {ids.shape[1]} tokens")
     other = ids.clone()
     other[:, position] = token
     with evaluating(model):
@@ -60,21 +60,23 @@ def patch(
     _require_ids(ids=ids, source=source)
     if ids.shape != source.shape:
         raise ValueError(
-            f"ids have the shape {tuple(ids.shape)} and source {tuple(source.shape)}: position t of one run takes the "
-            "place of position t of the other, so both texts need the same length"
+            f"ids have the shape {tuple(ids.shape)} and source {tuple(source.shape)}: both texts need the same length, "
+            "because position t of one run replaces position t of the other"
         )
     if isinstance(positions, Tensor):
         if positions.dtype != torch.bool or positions.shape != ids.shape:
             raise ValueError(
-                f"positions is a {positions.dtype} of shape {tuple(positions.shape)}; a mask is boolean and has the "
-                f"shape of ids, {tuple(ids.shape)}"
+                f"positions must be a boolean mask with the shape of ids, {tuple(ids.shape)}, got "
+                f"{positions.dtype} of shape {tuple(positions.shape)}"
             )
         taken_over = positions
     else:
         T = ids.shape[1]
         chosen = range(T) if positions is None else positions
         if outside := [t for t in chosen if not -T <= t < T]:
-            raise ValueError(f"positions={outside} lie outside the texts, which have {T} tokens")
+            raise ValueError(
+                f"positions={outside} are outside the texts, which have {T} tokens: choose from {-T} to {T - 1}"
+            )
         taken_over = torch.zeros_like(ids, dtype=torch.bool)  # (B, T)
         taken_over[:, list(chosen)] = True
     module, columns = _part(model, at)
@@ -99,7 +101,7 @@ def patch(
 def _require_ids(**texts: Tensor) -> None:
     for name, ids in texts.items():
         if ids.ndim != 2:
-            raise ValueError(f"{name} has the shape {tuple(ids.shape)}; it is (B, T): one text is ids[None]")
+            raise ValueError(f"{name} must have shape (B, T), got {tuple(ids.shape)}: write ids[None] for one text")
 
 
 def _part(model: nn.Module, at: str) -> tuple[nn.Module, slice | None]:
@@ -120,7 +122,7 @@ def _part(model: nn.Module, at: str) -> tuple[nn.Module, slice | None]:
         return entered, slice(int(number) * size, (int(number) + 1) * size)
     if not at or at not in modules:
         near = difflib.get_close_matches(at, filter(None, modules), n=3, cutoff=0.3)
-        raise ValueError(f"at={at!r} is no part of this model. Nearest: {', '.join(near) or 'see print(model)'}")
+        raise ValueError(f"at={at!r} is not a part of this model. Nearest: {', '.join(near) or 'see print(model)'}")
     return modules[at], None
 
 

@@ -69,7 +69,7 @@ def at_best_rate(train: Callable[[float, int], Any], rates: Sequence[float], see
     best = min(runs, key=lambda rate: _loss(runs[rate]))
     if math.isinf(_loss(runs[best])):
         raise ValueError(
-            f"training diverged at every rate of {', '.join(f'{rate:g}' for rate in runs)}: add lower ones"
+            f"training diverged at every rate of {', '.join(f'{rate:g}' for rate in runs)}: add lower rates"
         )
     results = (runs[best], *(run(best, seed) for seed in seeds[1:]))
     return Best(best, results, {rate: _loss(runs[rate]) for rate in sorted(runs)})

@@ -107,9 +107,13 @@ class Finding:
         if self.verdict not in VERDICTS:
             raise ValueError(f"verdict={self.verdict!r} is not known: choose one of {', '.join(VERDICTS)}")
         if not self.values:
-            raise ValueError("values must hold what was measured: one figure for each seed, or those compared")
+            raise ValueError(
+                "values is empty: give the measured figures, one for each seed, or those that are compared"
+            )
         if self.rows and (len(self.rows) < 2 or len({len(row) for row in self.rows}) > 1):
-            raise ValueError(f"rows={self.rows} is no table: give the names of its columns, and rows of as many cells")
+            raise ValueError(
+                f"rows={self.rows} is not a table: give the names of its columns, then rows with one cell for each"
+            )
 
     @property
     def mean(self) -> float:
@@ -144,7 +148,7 @@ class Source:
 
     def __post_init__(self):
         if not (self.author and self.title and self.link.startswith("https://")):
-            raise ValueError(f"a source is an author, a title and a link that begins with https://, got {self}")
+            raise ValueError(f"a source needs an author, a title and a link that begins with https://, got {self}")
 
     def __str__(self) -> str:
         place = f", {self.place}" if self.place else ""
@@ -196,11 +200,13 @@ class Experiment:
             if not getattr(self.source, name):
                 raise ValueError(f"{self.id}: source.{name} is missing: give the author's words, and where they are")
         if 0 < len(self.seeds) < 3:
-            raise ValueError(f"{self.id}: seeds={self.seeds} are too few: draw with three at least, or with none")
+            raise ValueError(
+                f"{self.id}: seeds={self.seeds} are too few: give at least three, or none if nothing is random"
+            )
         if not self.outcomes:
             raise ValueError(
-                f"{self.id}: the docstring of {self.decide.__name__} states no outcome: give each a line such as "
-                '"confirmed: the loss is lower in every seed"'
+                f"{self.id}: the docstring of {self.decide.__name__} states no outcome: write a line for each, such as "
+                '"confirmed: the loss is lower for every seed"'
             )
 
     @property
@@ -243,12 +249,12 @@ class Experiment:
         Errors: ValueError for a size if nothing is trained, or if the docstring does not state the verdict.
         """
         if size and not self.trained:
-            raise ValueError(f"{self.id} trains nothing, so that it has no size: leave it out")
+            raise ValueError(f"{self.id} trains no model, so it has no size: leave the size out")
         found = self.run(size or Size()) if self.trained else self.run()
         verdict = self.decide(**found.figures)
         if verdict not in self.outcomes:
             raise ValueError(
-                f"{self.id}: {self.decide.__name__} says {verdict!r}, and its docstring states only "
+                f"{self.id}: {self.decide.__name__} returns {verdict!r}, but its docstring states only "
                 f"{', '.join(self.outcomes)}"
             )
         values = tuple(float(value) for value in found.values)
@@ -313,7 +319,7 @@ def experiment(
             a single sentence states it.
         source, control, seeds, timed: as in `Experiment`.
         verdict: computes the verdict from the measurement's figures. Its docstring has a line for each outcome, written
-            before the run: "confirmed: the loss is lower in every seed".
+            before the run: "confirmed: the loss is lower for every seed".
         chapter: the chapter's number; by default, the chapter of the slug in the id.
     Errors: ValueError if the id is taken, or a claim is given without its source, the author's words, control or
         outcomes. KeyError if neither names a chapter.

@@ -22,7 +22,7 @@ def tried_at_other_sizes(each: Experiment) -> list[Tried]:
     began = time.perf_counter()
     found = [(longer, each(longer))]
     if "steps" not in longer.asked:
-        raise ValueError(f"{each.id} trains, and never asks its size for the steps: write size.steps(300) for 300")
+        raise ValueError(f"{each.id} trains a model but does not use its size: write size.steps(300) in place of 300")
     if "width" in longer.asked and time.perf_counter() - began < WORTH:
         found.append((WIDER, each(WIDER)))
     return [Tried(size.of_steps, size.of_width, finding.verdict, finding.measured) for size, finding in found]

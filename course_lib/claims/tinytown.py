@@ -120,7 +120,7 @@ def measure_tinytown(
                         right[name].append(int(logits[position].argmax()) == expected)
 
     if untested := [name for name, cases in right.items() if not cases]:
-        raise ValueError(f"n_stories={n_stories} is too few: these stories hold no case of {', '.join(untested)}")
+        raise ValueError(f"n_stories={n_stories} is too small: these stories have no case of {', '.join(untested)}")
 
     words = tokenizer.tokens
     king, man, woman = (tokenizer.id(word) for word in ("king", "man", "woman"))

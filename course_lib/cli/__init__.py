@@ -8,6 +8,6 @@ import sys
 
 if sys.version_info < (3, 11):  # noqa: UP036 - a message is clearer than another module's traceback
     sys.exit(
-        f"The course needs Python 3.11 or newer, and this is {sys.version.split()[0]} ({sys.executable}): make the "
-        "environment again with a newer one, as README.md says"
+        f"The course needs Python 3.11 or newer, but this is {sys.version.split()[0]} ({sys.executable}): create "
+        "the environment again with a newer Python, as README.md says"
     )

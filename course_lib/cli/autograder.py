@@ -11,7 +11,7 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
         "autograder",
         help="make the autograder zip for Gradescope",
-        description="Writes the zip that a programming assignment on Gradescope takes as its autograder. It contains "
+        description="Writes the zip file that is the autograder of a programming assignment on Gradescope. It contains "
         "the reference answers. solutions/README.md says which settings it needs.",
         epilog="Example: python -m course_lib autograder attention.zip --chapters 2",
     )
@@ -25,5 +25,5 @@ def run(arguments: argparse.Namespace) -> int:
     from course_lib.classroom.autograder import write_autograder
 
     path = write_autograder(Path.cwd(), Path(arguments.file), arguments.chapters, arguments.index)
-    print(f"wrote {path}: upload it as the autograder of a programming assignment. It holds the reference answers.")
+    print(f"wrote {path}: upload it as the autograder of a programming assignment. It has the reference answers.")
     return 0

@@ -9,9 +9,9 @@ def add(commands: argparse._SubParsersAction) -> None:
     """Add the command with its arguments."""
     parser = commands.add_parser(
         "bench",
-        help="measure how fast the library is, compared with what you would use instead",
+        help="measure how fast the library is, compared with other libraries",
         description=(
-            "Times the library and its peers in turns, within one run, and prints the ratios with quartiles. It "
+            "Times the library and its peers alternately, in one run, and prints the ratios with quartiles. It "
             "compares training and generation with transformers, nn.TransformerEncoder and a model in the style of "
             "nanoGPT, attention with nn.MultiheadAttention, imports with torch's, grading with nbgrader (if "
             "NBGRADER_PYTHON names a Python that has it), and all of them with the machine's limit. Then it measures "
@@ -21,11 +21,11 @@ def add(commands: argparse._SubParsersAction) -> None:
         epilog="Example: python -m course_lib bench train decode --json figures.json --picture roofline.png",
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"what to measure: {', '.join(PARTS)} (default: all)")
-    parser.add_argument("--rounds", type=int, default=7, help="how often each is timed (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=7, help="how often each part is timed (default: %(default)s)")
     parser.add_argument("--threads", type=int, help="cores to use (default: all)")
     parser.add_argument("--json", metavar="FILE", help="also write all figures to this file")
     parser.add_argument("--picture", metavar="FILE", help="draw the roofline into this file (needs train or decode)")
-    parser.add_argument("--record", action="store_true", help="keep the figures that chapter 14 and the README show")
+    parser.add_argument("--record", action="store_true", help="authors: keep the figures for chapter 14 and the README")
     parser.add_argument("--anyway", action="store_true", help="measure on a busy machine; the table then says so")
     parser.set_defaults(run=run, remedy="name a file that you may write to")
 

@@ -16,10 +16,10 @@ def add(commands: argparse._SubParsersAction) -> None:
         "claims",
         help="measure popular claims about Transformers",
         description=(
-            "Runs the course's experiments, each about a minute at most on one core, and prints for each claim the "
-            "measurement and the verdict. Figures with seeds are the same on every machine; times are not. --stress "
-            "measures the claims that train models again, with four times the steps and with twice the width. It ends "
-            "with status 1 if a claim that was confirmed or refuted comes out differently."
+            "Runs the course's experiments, and prints the measurement and the verdict for each claim. An experiment "
+            "takes at most about a minute on one core. Figures with seeds are the same on every machine; times are "
+            "not. --stress measures the claims that train models again, with four times the steps and with twice the "
+            "width. The exit status is 1 if a claim that was confirmed or refuted gets another verdict."
         ),
         epilog="Examples: python -m course_lib claims --chapter 5 · python -m course_lib claims --stress --jobs 2",
     )
@@ -85,7 +85,7 @@ def _about(chosen: Sequence["Experiment"]) -> int:
 
     known = recorded()
     for each in chosen:
-        print(_paragraphs(each, known[each.id]) if each.id in known else f"\n{each.id}: nothing is recorded of it")
+        print(_paragraphs(each, known[each.id]) if each.id in known else f"\n{each.id}: nothing is recorded yet")
     return 0
 
 
@@ -158,10 +158,10 @@ def _stress(arguments: argparse.Namespace, chosen: Sequence["Experiment"]) -> in
         bar.write(_paragraphs(find(id), finding))
         sys.stdout.flush()  # so that a log shows each finding at once
         arguments.kept = (
-            f"This run measured and recorded {number} of {len(waiting)} claims; the same command does the rest."
+            f"This run measured and recorded {number} of {len(waiting)} claims; the same command measures the rest."
         )
         turned += [id] if finding.turned else []
-    print(f"\n{len(trained)} trained claims tried at other sizes; {len(turned)} verdicts turned")
+    print(f"\n{len(trained)} trained claims tried at other sizes; {len(turned)} verdicts changed")
     for id in turned:
-        print(f"  {id}: make its verdict “depends” and say on what, or build the longer training into the experiment")
+        print(f"  {id}: make its verdict “depends” and say on what, or let the experiment train longer")
     return 1 if turned else 0

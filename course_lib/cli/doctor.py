@@ -41,8 +41,8 @@ def add(commands: argparse._SubParsersAction) -> None:
         help="check whether this environment can run the course, and say how to fix it",
         description=(
             "Checks Python, the packages and their versions, the sliders, the shipped model, the exercises and the "
-            "progress file, and reports each as soon as it is known. Needs no network. A note (•) needs no action. "
-            "Exit status 1 if there is a problem."
+            "progress file, and reports each result as soon as it is known. Needs no network. A note (•) needs no "
+            "action. Exit status 1 if there is a problem."
         ),
     )
     parser.set_defaults(run=run, remedy="see that it can be used")

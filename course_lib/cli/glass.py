@@ -11,10 +11,10 @@ def add(commands: argparse._SubParsersAction) -> None:
         help="write a trained model as a web page in which you can open and remove every part",
         description=(
             "Writes one HTML file in which the model runs, with the numbers of each head, unit and block. It opens in "
-            "any browser and needs no server: mail it, project it, put it on a site. Models of up to 200 million "
-            "weights run in it, including real ones; those of more than five million are stored in 8 bits. stories15m, "
-            "which tells children's stories in English, makes a page of 21 MB. SmolLM2 makes one of 183 MB, which "
-            "takes a few seconds to open and a second to read a sentence."
+            "any browser and needs no server: you can mail it, project it or put it on a site. Models of up to 200 "
+            "million weights run in it, including real ones; those of more than five million are stored in 8 bits. "
+            "stories15m, which tells children's stories in English, makes a page of 21 MB. SmolLM2 makes one of 183 "
+            "MB, which takes a few seconds to open and a second to read a sentence."
         ),
         epilog=(
             "Examples: python -m course_lib glass --model runs/tinytown --out my_model.html · "
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     from course_lib.pretrained import load_pretrained
 
     if arguments.out.exists() and not arguments.force:
-        raise ValueError(f"{arguments.out} is there already: name another file with --out, or add --force")
+        raise ValueError(f"{arguments.out} exists already: name another file with --out, or add --force")
     try:
         model, tokenizer = load_pretrained(arguments.model)
         heading = HEADINGS.get(arguments.model, "")

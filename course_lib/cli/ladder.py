@@ -10,8 +10,8 @@ def add(commands: argparse._SubParsersAction) -> None:
         help="the model that grows through the course, measured after each chapter",
         description=(
             "Prints the ladder: for each rung the loss per token on held-out stories, and how far it is above the "
-            "entropy, which no honest predictor can beat. With names, trains these rungs again with three seeds each, "
-            "which takes one to five minutes a rung on two cores, and prints them next to the record."
+            "entropy, which no honest predictor can beat. With names of rungs, it trains these rungs again with "
+            "three seeds each, and prints them next to the record. A rung takes one to five minutes on two cores."
         ),
         epilog="Example: python -m course_lib ladder masks heads",
     )

@@ -79,8 +79,8 @@ def add(commands: argparse._SubParsersAction) -> None:
         help="authors and teachers: start an exercise, and test it",
         description=(
             "Writes DIR/slug/name.md and DIR/slug/name.py, a small exercise that passes immediately and shows every "
-            "part of a page. Then it tests the page with three seeds: the reference passes, each mistake fails and is "
-            "named. Change both files and run the same command again: an existing page is tested and never "
+            "part of a page. Then it tests the page with three seeds: the reference passes, and each mistake fails and "
+            "is recognized. Change both files and run the same command again: an existing page is tested and never "
             "overwritten. Errors in a page are reported with the file, the line and what to do."
         ),
         epilog=(
@@ -103,7 +103,9 @@ def run(arguments: argparse.Namespace) -> int:
     path = Path(arguments.path.removesuffix(".md"))
     name, slug, root = path.name, path.parent.name, path.parent.parent
     if not name.isidentifier() or not slug:
-        raise ValueError(f"{arguments.path} is no DIR/slug/name: the name is a word of letters, digits and _")
+        raise ValueError(
+            f"{arguments.path} is not of the form DIR/slug/name: name must be a word of letters, digits and _"
+        )
     if slug not in BY_SLUG:
         raise ValueError(f"there is no chapter {slug!r} in {arguments.path}: choose from {', '.join(BY_SLUG)}")
     ours = root.resolve() == catalogue.CHAPTERS
@@ -114,13 +116,13 @@ def run(arguments: argparse.Namespace) -> int:
             raise ValueError(f"the exercise {slug}.{name} exists already: choose another name")
         for file in (page, page.with_suffix(".py")):
             if os.path.lexists(file):  # a module without its page, or a broken link
-                raise ValueError(f"{file} is there already, or is a link: choose another name, or delete it")
+                raise ValueError(f"{file} exists already, or is a link: choose another name, or delete it")
         page.parent.mkdir(parents=True, exist_ok=True)
         for file, text in ((page, PAGE), (page.with_suffix(".py"), MODULE)):
             with file.open("x", encoding="utf-8") as opened:
                 opened.write(text.replace("{name}", name))
             print(f"wrote {file}")
-        arguments.kept = f"{page} and its module are written; the same command proves them."
+        arguments.kept = f"{page} and its module have been written; the same command tests them."
     found = catalogue.Exercises()
     found.add(catalogue.Folder(root, "exercises" if ours else ""))
     catalogue.EXERCISES[f"{slug}.{name}"] = exercise = found[f"{slug}.{name}"]
@@ -142,12 +144,14 @@ def prove(exercise: "Exercise") -> int:
             for seed in SEEDS:
                 result = grade(exercise.id, answer, seed)
                 if result.misconception != mistake.name:
-                    seen = "passes" if result.passed else f"is taken for {result.misconception!r}"
+                    seen = "passes" if result.passed else f"is recognized as {result.misconception!r}"
                     where = f"form {number + 1}, seed {seed}"
-                    wrong.append(f"the mistake {mistake.name!r} ({where}) {seen}: add a case that tells it apart")
+                    wrong.append(
+                        f"the mistake {mistake.name!r} ({where}) {seen}: add a case that distinguishes this mistake"
+                    )
                     break
     for problem in wrong:
         print(f"✗ {problem}")
     if not wrong:
-        print(f"✓ {exercise.id}: the reference passes, {len(exercise.misconceptions)} mistakes fail and are named")
+        print(f"✓ {exercise.id}: the reference passes, {len(exercise.misconceptions)} mistakes fail and are recognized")
     return 1 if wrong else 0

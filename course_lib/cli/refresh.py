@@ -10,7 +10,7 @@ def add(commands: argparse._SubParsersAction) -> None:
         "refresh",
         help="authors: run notebooks again, keep their outputs, and make the exercises from their pages",
         description=(
-            "Runs the notebooks from top to bottom in fresh kernels and keeps their outputs as the tests compare them."
+            "Runs the notebooks from top to bottom in fresh kernels and keeps their outputs as tests compare them."
             " The notebooks in solutions/ and exercises/ are made from the pages in course_lib/chapters/*/exercises/:"
             " change a page, not the notebooks. The command also writes the glossary, the courses in the instructor's"
             " guide, and the README's table of chapters. A notebook that raises an error stays unchanged."

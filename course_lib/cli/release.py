@@ -49,7 +49,7 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--course", type=Path, metavar="FILE", help="the term (default: course.toml, if there is one here)"
     )
-    parser.add_argument("--on", type=date.fromisoformat, metavar="DATE", help="as if today were this day")
+    parser.add_argument("--on", type=date.fromisoformat, metavar="DATE", help="release as if today were this date")
     parser.set_defaults(run=run, remedy="name a folder that you may write to")
 
 
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     chapters = chapters_of(arguments.chapters) or (term.released(end) if term.is_dated else None)
     if chapters is None and arguments.update:
         chapters = released(folder / "course_lib")
-    arguments.kept = "The files that were written are kept; the same command with --update goes on."
+    arguments.kept = "The files that were written are kept; the same command with --update continues."
     handed = release(Path.cwd(), folder, chapters, term.dates, arguments.update)
     holds = released(folder / "course_lib") or []
     size = sum(each.path.stat().st_size for each in handed if each.done != "removed") / 1e6
@@ -73,16 +73,16 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"wrote {len(handed)} files, {size:.0f} MB, to {folder}: no solutions, no tests, the exercises sealed")
     else:
         told = [
-            f"{done[kind]} {word}" for kind, word in (("given", "new"), ("renewed", "renewed"), ("removed", "removed"))
+            f"{done[kind]} {word}" for kind, word in (("given", "new"), ("renewed", "updated"), ("removed", "removed"))
         ]
-        print(f"{folder}: {', '.join(told)}, {done['kept']} as they were")
+        print(f"{folder}: {', '.join(told)}, {done['kept']} unchanged")
     for each in handed:
         if each.done == "beside":
             print(f"{each.name} has been edited, so it stays; the newer version is next to it, as {each.path.name}")
-    print(f"it holds {named(holds)}{f', as {path} says' if path and not arguments.chapters and term.is_dated else ''}")
+    print(f"it has {named(holds)}{f', as {path} says' if path and not arguments.chapters and term.is_dated else ''}")
     coming = [f"chapter {number} on {when}" for number, when in term.dates.items() if number not in holds]
     if coming:
-        print(f"to come: {', '.join(coming)}")
+        print(f"still to come: {', '.join(coming)}")
     if (folder / ".git").exists() and done["kept"] < len(handed):
         git = f"git -C {shlex.quote(str(folder))}"
         print(f'to hand it out: {git} add --all && {git} commit -m "{named(holds).capitalize()}" && {git} push')
@@ -100,7 +100,7 @@ def chapters_of(words: list[str]) -> list[int]:
         first, dash, last = (word, "", word) if word in numbers else word.partition("-")
         if first not in numbers or last not in numbers or (dash and numbers[first] > numbers[last]):
             raise ValueError(
-                f"--chapters {word} names no chapters: write numbers from 0 to {CHAPTERS[-1].number}, names such as "
+                f"--chapters {word} is not a chapter: write numbers from 0 to {CHAPTERS[-1].number}, names such as "
                 f"{CHAPTERS[2].slug}, or a range such as 0-4"
             )
         found |= {*range(numbers[first], numbers[last] + 1)}

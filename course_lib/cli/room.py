@@ -104,7 +104,7 @@ def only_room(out: Path) -> Iterator[dict[str, Any] | None]:
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout:
-        raise ValueError(f"another room writes to {out}: close it, or name another file with --out") from None
+        raise ValueError(f"another room uses {out}: close that room, or name another file with --out") from None
     try:
         yield read(out)
     finally:
@@ -124,7 +124,7 @@ def read(out: Path) -> dict[str, Any] | None:
     try:
         return require_summary(parsed(out.read_text(encoding="utf-8")))
     except (ValueError, IsADirectoryError, FileNotFoundError) as error:
-        raise ValueError(f"{out} is there already and not a room's file: name another file with --out") from error
+        raise ValueError(f"{out} exists already and is not a room's file: name another file with --out") from error
 
 
 def until_ended(tally: "Tally", host: str, port: int, out: Path | None, console: "Console") -> int:
@@ -143,7 +143,11 @@ def until_ended(tally: "Tally", host: str, port: int, out: Path | None, console:
             try:
                 save_json(out, told)
             except OSError as error:
-                print(f"{out} cannot be written ({error.strerror}): votes wait until it can.", file=console, flush=True)
+                print(
+                    f"{out} cannot be written ({error.strerror}): votes wait until this works again.",
+                    file=console,
+                    flush=True,
+                )
                 raise
             saved = told
 

@@ -12,7 +12,7 @@ def add(commands: argparse._SubParsersAction) -> None:
         description=(
             "Builds the whole course as pages for a browser, from the notebooks and their committed outputs: it runs "
             "none of them, but draws a dozen live figures for each position of a slider. Then it checks every link and "
-            "address. Needs the packages under “The web edition” in requirements.txt. Its first page also has a model "
+            "address. Needs the packages under “The web edition” in requirements.txt. The first page also has a model "
             "in English, if `weights stories15m` has downloaded one."
         ),
         epilog="Example: python -m course_lib site --out build/site, then open build/site/index.html",
@@ -31,7 +31,7 @@ def add(commands: argparse._SubParsersAction) -> None:
         "--elsewhere",
         type=Path,
         metavar="FOLDER",
-        help="build no site: write notebooks that install the course, which the links to Colab and Kaggle open",
+        help="write, instead of the site, notebooks that its links to Colab and Kaggle open, which install the course",
     )
     parser.add_argument("--processes", type=int, default=2, help="processes to use (default: %(default)s)")
     parser.set_defaults(run=run, remedy="name another folder with --out")

@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ValueError(f"{root} holds no notebooks/ and web/: run this at the top of the course's repository")
     out = arguments.out or root / "build" / "slides" / Path(chapter.notebook).with_suffix(".html").name
     if out.exists() and not arguments.force:
-        raise ValueError(f"{out} is there already: name another file with --out, or add --force")
+        raise ValueError(f"{out} exists already: name another file with --out, or add --force")
     print(
         f"Making the slides of chapter {chapter.number}: its live figures are being drawn, state by state …", flush=True
     )

@@ -42,8 +42,8 @@ def add(commands: argparse._SubParsersAction) -> None:
             "Copies the notebooks and exercises into my/, next to the course, and opens JupyterLab there. (If you "
             "installed the course with pip and without its repository: into my/ in the current folder.) Run it every "
             "time: it opens the notebook that you saved last. After an update of the course it refreshes the files "
-            "that you have not edited, and puts the newer version next to those that you have. It never overwrites "
-            "your work. To start a notebook over, delete or rename your copy and run the command again."
+            "that you have not edited, and puts the newer version next to a file that you have edited. It never "
+            "overwrites your work. To begin a notebook again, delete or rename your copy and run the command again."
         ),
         epilog="Examples: python -m course_lib start attention · start 2 · start --device cuda · "
         'start --lab="--no-browser"',
@@ -53,7 +53,7 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--pull",
         action="store_true",
-        help="first fetch your teacher's new releases with git; your work stays, also in the clone itself",
+        help="first fetch your teacher's new releases with git; all your work stays, also in the clone itself",
     )
     parser.add_argument("--no-lab", action="store_true", help="copy or update, but open nothing")
     parser.add_argument("--lab", metavar="OPTIONS", default="", help="options for JupyterLab, quoted together")
@@ -64,8 +64,8 @@ def add(commands: argparse._SubParsersAction) -> None:
     )
     parser.add_argument(
         "--device",
-        help="compute on this device: cpu, cuda, mps, or auto for the fastest that there is (default: the environment "
-        "variable COURSE_DEVICE, or cpu)",
+        help="compute on this device: cpu, cuda, mps, or auto for the fastest (default: the environment variable "
+        "COURSE_DEVICE, or cpu)",
     )
     parser.set_defaults(run=run, remedy="name another folder with --folder")
 
@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.kept = "The files that were copied are kept; the same command continues with the rest."
     print("\n".join(news(hand_out(COURSE, folder), folder)))
     if page and not is_released(page):
-        print("This chapter is still to come: its page says what is known.")
+        print("This chapter has not been released yet: its page says what it is about.")
         page = f"notebooks/{page.rpartition('/')[2]}"
     opened = folder / page if page else last_saved(COURSE, folder) or folder / FIRST
     if arguments.no_lab:
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
         near = opened.relative_to(server) if opened.is_relative_to(server) else opened
         print(f"JupyterLab is running already: open {near} in its file browser.")
         if arguments.device:
-            print("Its notebooks keep their device: set COURSE_DEVICE where JupyterLab is started.")
+            print("Its notebooks keep their device: to change it, set COURSE_DEVICE before JupyterLab starts.")
         return 0
     if not importlib.util.find_spec("jupyterlab"):
         raise ModuleNotFoundError("there is no JupyterLab", name="jupyterlab")
@@ -107,14 +107,16 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.lab and not arguments.projector and (there := _open_already(folder)):
         address = f"{there[0]}lab/tree/{page}?token={there[1]}"
         if arguments.device:
-            raise ValueError(f"JupyterLab runs already with this folder, on its own device: end it first ({there[0]})")
+            raise ValueError(
+                f"JupyterLab is running already with this folder, on its own device: end it first ({there[0]})"
+            )
         print(f"JupyterLab is running already with this folder: {address}")
         webbrowser.open(address)
         return 0
     reached = place(opened.read_bytes())[0] if opened.is_file() else ""
     print(f"Opening {page} in JupyterLab.")
     if reached:
-        print(f"In it you came as far as “{reached}”: its first cell, once it has run, leads there.")
+        print(f"You came as far as “{reached}”: run the first cell, which then links to that place.")
     print("To end it, save your notebooks (Ctrl-S), then press Ctrl-C here, and y.", flush=True)
     options = [  # the default URL, because the terminal then shows the same address
         f"--ServerApp.root_dir={folder}",
@@ -173,14 +175,14 @@ def pulled() -> list[str]:
     try:
         handed = fetch_newer(COURSE)
     except ConnectionError as error:
-        return [f"Nothing could be fetched ({error}); going on with what is here."]
+        return [f"Nothing could be fetched ({error}); continuing with the files that are here."]
     if not handed:
         return ["Nothing newer has been released."]
     newer = sum(each.done in ("renewed", "merged") for each in handed)
-    lines = [f"Fetched: {_files(newer)} new or newer."]
+    lines = [f"Fetched {_files(newer)}, new or newer."]
     for each in handed:
         if each.done == "merged" and each.path.suffix == ".ipynb":
-            lines.append(f"You have edited {each.name}: what you wrote stays, and what is new was added to it.")
+            lines.append(f"You have edited {each.name}: your changes stay, and the new parts were added.")
     return lines + [stayed(each) for each in handed if each.done == "beside"]
 
 
@@ -190,7 +192,7 @@ def _files(count: int) -> str:
 
 def stayed(each: "Handed") -> str:
     """Return a sentence about a file that the learner has edited and that has a newer version."""
-    return f"You have edited {each.name}, so it stays as it is; the newer version is next to it, as {each.path.name}."
+    return f"You have edited {each.name}, so your file stays. The newer version is next to it, as {each.path.name}."
 
 
 def usual_folder() -> Path:
@@ -222,8 +224,8 @@ def chapter_of(name: str) -> Chapter:
         if last.lower() in (str(chapter.number), f"{chapter.number:02d}", chapter.slug, chapter.notebook.lower()):
             return chapter
     raise ValueError(
-        f"CHAPTER {name!r} is none of the course: write a number from 0 to {CHAPTERS[-1].number}, a name such as "
-        f"{CHAPTERS[2].slug}, or a path such as exercises/{CHAPTERS[2].notebook}"
+        f"CHAPTER {name!r} is not a chapter of the course: write a number from 0 to {CHAPTERS[-1].number}, a name "
+        f"such as {CHAPTERS[2].slug}, or a path such as exercises/{CHAPTERS[2].notebook}"
     )
 
 
@@ -240,6 +242,6 @@ def news(handed: list["Handed"], folder: Path) -> list[str]:
     if counts["given"] == len(handed) - len(lines):
         return [*lines, f"Your copy of the course is in {folder}: {counts['given']} files. Change whatever you like."]
     if counts["given"] or counts["renewed"]:
-        lines.append(f"{folder}: {_files(counts['renewed'])} renewed, {counts['given']} new.")
+        lines.append(f"{folder}: {_files(counts['renewed'])} updated, {counts['given']} new.")
     lines += [stayed(each) for each in handed if each.done == "beside"]
     return lines or [f"Your copy of the course is in {folder}, and up to date."]

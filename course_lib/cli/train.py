@@ -13,9 +13,9 @@ def add(commands: argparse._SubParsersAction) -> None:
         help="train a model of the course from scratch",
         description=(
             "Trains one of the course's models from random weights. The default is tinytown, the language model. It is "
-            "then measured on held-out stories: its loss against the exact entropy of the grammar, capitals, the "
+            "then measured on held-out stories: its loss compared with the exact entropy of the grammar, capitals, the "
             "referent of 'it', who bit whom, pronouns, analogies. This takes about ten minutes on two cores. You may "
-            "interrupt it; the same command continues. Options that you leave out are as in the recipe of the shipped "
+            "interrupt it; the same command continues. Options that you leave out have the values of the shipped "
             "model (course_lib/assets/tinytown/figures.json)."
         ),
         epilog=(
@@ -30,17 +30,19 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--out", help="folder for the model (default: runs/MODEL); a finished model is never overwritten"
     )
-    parser.add_argument("--steps", type=int, help="updates of the weights")
-    parser.add_argument("--batch-size", type=int, help="rows of text per update")
+    parser.add_argument("--steps", type=int, help="number of updates of the weights")
+    parser.add_argument("--batch-size", type=int, help="number of rows of text per update")
     parser.add_argument("--peak", type=float, help="highest learning rate")
     parser.add_argument("--seed", type=int, help="determines the initial weights and the stories")
-    parser.add_argument("--stories", type=int, help="stories to train on")
+    parser.add_argument("--stories", type=int, help="number of stories to train on")
     parser.add_argument("--threads", type=int, help="cores to use, per process")
     parser.add_argument("--precision", help="float32, or bf16: multiply matrices in 16 bits, if the processor can")
     parser.add_argument(
-        "--compile", action="store_true", default=None, help="fuse each block's steps; needs a C++ compiler"
+        "--compile", action="store_true", default=None, help="compile each block, which is faster; needs a C++ compiler"
     )
-    parser.add_argument("--accumulate", type=int, help="batches per update: as a larger batch, in less memory")
+    parser.add_argument(
+        "--accumulate", type=int, help="batches per update: works like a larger batch, with less memory"
+    )
     parser.set_defaults(run=run, remedy="name a folder that you may write to with --out")
 
 
@@ -57,7 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.out or f"runs/{arguments.model}")
     if arguments.model != "tinytown":
         if count() > 1:
-            raise ValueError(f"{count()} processes can share only the training of tinytown: start this one by python")
+            raise ValueError(
+                f"{count()} processes can share only the training of tinytown: start this one with plain python"
+            )
         if arguments.model not in recipes():
             raise ValueError(f"there is no recipe {arguments.model!r}: choose from tinytown, {', '.join(recipes())}")
         if chosen:
@@ -72,12 +76,12 @@ def run(arguments: argparse.Namespace) -> int:
     if rank() == 0:
         by = f" in {count()} processes" if count() > 1 else ""
         print(f"Training the Tinytown model for {recipe.steps:,} steps on {recipe.threads} threads{by}, into {folder}.")
-        print("You may interrupt it: the same command goes on from the last checkpoint.")
+        print("You may interrupt it: the same command continues from the last checkpoint.")
     try:
         figures, _ = train_tinytown(folder, recipe)
     except KeyboardInterrupt:
         if (checkpoint := folder / "training.pt").exists():
-            arguments.kept = f"The same command goes on from the last checkpoint, {checkpoint}."
+            arguments.kept = f"The same command continues from the last checkpoint, {checkpoint}."
         raise
     if rank():
         return 0  # only the first process reports

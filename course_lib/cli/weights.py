@@ -53,5 +53,5 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{name}: {fetch(name, [arguments.place] if arguments.place else PLACES)}")
             here.append(name)
             are = "is" if len(here) == 1 else "are"
-            arguments.kept = f"{', '.join(here)} {are} here; the same command goes on with the rest."
+            arguments.kept = f"{', '.join(here)} {are} here; the same command continues with the rest."
     return 0

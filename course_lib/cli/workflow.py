@@ -15,7 +15,7 @@ def add(commands: argparse._SubParsersAction) -> None:
         "and keeps the points in the form that Classroom 50 reads.",
         epilog="Example: python -m course_lib workflow grade.yml --chapters 2 4 --course OWNER/NAME@REF",
     )
-    parser.add_argument("file", metavar="FILE", help="grade.yml; with --classroom50 autograder.py")
+    parser.add_argument("file", metavar="FILE", help="file to write: grade.yml; with --classroom50, autograder.py")
     add_assignment(parser)
     parser.add_argument(
         "--classroom50",
@@ -34,8 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.classroom50:
         path = write_classroom50_autograder(Path(arguments.file), arguments.chapters, arguments.course, arguments.index)
-        print(f'wrote {path}: it belongs into CLASSROOM/autograders/ASSIGNMENT/; "apt": ["bubblewrap"] in its runtime')
+        print(f'wrote {path}: put it into CLASSROOM/autograders/ASSIGNMENT/, with "apt": ["bubblewrap"] in its runtime')
         return 0
     path = write_workflow(Path(arguments.file), arguments.chapters, arguments.course, arguments.index)
-    print(f"wrote {path}: it belongs into the learners' repositories, as .github/workflows/grade.yml")
+    print(f"wrote {path}: put it into the learners' repositories, as .github/workflows/grade.yml")
     return 0

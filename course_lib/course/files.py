@@ -30,7 +30,7 @@ def inside(folder: Path, name: str) -> Path:
     """
     parts = name.split("/")
     if not {"", ".", ".."}.isdisjoint(parts) or any(sign in name for sign in "\\:\0"):
-        raise ValueError(f"{name!r} is not a file name inside {folder}: delete it from where it is written")
+        raise ValueError(f"{name!r} is not a file name inside {folder}: remove this name from the file that lists it")
     path = folder
     for part in parts[:-1]:
         path = path / part

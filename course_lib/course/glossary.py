@@ -44,7 +44,7 @@ def read_terms(text: str, chapter: Chapter) -> list[Term]:
     terms: list[Term] = []
     blocks = re.split(r"^## ", text, flags=re.MULTILINE)
     if blocks[0].strip():
-        raise ValueError(f"{where}:1: a page begins with its first term, such as ## self-attention")
+        raise ValueError(f"{where}:1: a page must begin with its first term, such as ## self-attention")
     line = 1
     for block in blocks[1:]:
         name, *rest = (row.strip() for row in block.strip().split("\n"))

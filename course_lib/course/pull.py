@@ -33,7 +33,7 @@ def fetch_newer(course: Path) -> list[Handed]:
         git(course, "rev-parse", "--verify", "@{upstream}")
     except subprocess.CalledProcessError as error:
         raise ValueError(
-            f"{course} follows no other repository ({_said(error)}): clone the course again, next to it"
+            f"{course} has no repository to fetch from ({_said(error)}): clone the course again, next to this folder"
         ) from None
     if _is_merging(course) or git(course, "ls-files", "--unmerged"):
         raise ValueError(f"a merge is in progress in {course}: end it with `git merge --abort`, then try again")

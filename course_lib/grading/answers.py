@@ -42,12 +42,14 @@ def mine(exercise_id: str = LEFT_OUT) -> Any:
     if isinstance(exercise, Result):
         raise (UnknownId if isinstance(exercise_id, str) else NoId)(exercise.sentences[0])
     if exercise.kind in ("number", "shapes", "choice"):
-        raise NothingKept(f"{exercise.id} asks for no function: mine gives back functions, classes and reflections.")
+        raise NothingKept(
+            f"{exercise.id} does not ask for a function: mine returns only functions, classes and reflections."
+        )
     entry = record.entries("answers").get(exercise.id)
     if not entry or not entry["source"]:
         raise NothingKept(
-            f"No answer to {exercise.id!r} is kept: write it, and run check({exercise.id!r}, …) until it passes. "
-            "Until then leave it out: the library's own part is used."
+            f"You have no answer to {exercise.id!r} that passed: write one, and run check({exercise.id!r}, …) until it "
+            "passes. Until then, leave this part out, and the library's own part is used."
         )
     if exercise.kind == "reflect":
         return str(entry["source"])
@@ -64,7 +66,7 @@ def run_alone(source: str, name: str, exercise_id: str) -> Any:
         exec(compile(source, title, "exec"), space)
         return space[name]
     except Exception as error:
-        raise NotAlone(f"alone it raises {type(error).__name__}: {error}") from error
+        raise NotAlone(f"on its own, it raises {type(error).__name__}: {error}") from error
 
 
 def source_alone(answer: Any) -> str:
@@ -82,7 +84,7 @@ def _name(thing: Any) -> str:
     if type(thing) not in (type, FunctionType) and not isinstance(thing, type):
         raise NotAlone("it is neither a function nor a class. Write it with `def` or `class`.")
     if type(thing.__name__) is not str:
-        raise NotAlone("its name is no plain text.")
+        raise NotAlone("its name is not plain text.")
     return thing.__name__
 
 
@@ -94,7 +96,7 @@ def _collect(thing: Any, name: str, parts: dict[str, str], begun: set[str]) -> N
         if needed in space:
             _add(needed, space[needed], parts, begun)
         elif needed not in GIVEN and not hasattr(builtins, needed):
-            raise NotAlone(f"it uses `{needed}`, which nothing defines. Define it in the same cell.")
+            raise NotAlone(f"it uses `{needed}`, which is not defined anywhere. Define `{needed}` in the same cell.")
     parts[name] = text
 
 
@@ -115,8 +117,8 @@ def _add(name: str, value: Any, parts: dict[str, str], begun: set[str]) -> None:
         parts[name] = f"from {home} import {value.__name__} as {name}"
     else:
         raise NotAlone(
-            f"it uses `{name}`, a {type(value).__name__} that your notebook holds. Set it inside the function, or give "
-            "it as an argument."
+            f"it uses `{name}`, a {type(value).__name__} of your notebook. Create it inside the function, or pass it "
+            "as an argument."
         )
 
 

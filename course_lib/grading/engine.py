@@ -65,7 +65,7 @@ def _will_lack(exercise: Exercise, answer: Any) -> str:
 
 
 def _interrupted(exercise: Exercise, interrupt: KeyboardInterrupt) -> Result:
-    sentences = ["You stopped the check before it was done; nothing was kept."]
+    sentences = ["You stopped the check before it had finished, so nothing was saved."]
     if isinstance(interrupt, Interrupted) and not interrupt.stopped:
         sentences.append(f"Your function could not be stopped: {RESTART}.")
     return exercise.verdict("unanswered", sentences)
@@ -84,9 +84,9 @@ def keep_answer(exercise_id: str, answer: Any) -> str:
         with told_while_it_runs(exercise_id):
             passed = grade(exercise_id, found, PUBLIC_SEED).passed
     except KeyboardInterrupt:
-        return "This answer is not kept: you stopped the check that it passes alone as well."
+        return "This answer is not kept: you stopped the check that it also passes on its own."
     if not passed:
-        return "This answer is not kept: without your notebook around it, it does not pass."
+        return "This answer is not kept: on its own, without the rest of your notebook, it does not pass."
     record.change("answers", exercise_id, lambda entry: entry.update(name=answer.__name__, source=source))
     return f'Kept: mine("{exercise_id}") gives it back.'
 
@@ -107,8 +107,8 @@ def grade(exercise_id: str, answer: Any, seed: int) -> Result:
     if answer is Ellipsis:
         return exercise.unanswered()
     if is_the_librarys(answer):
-        sentence = f"This is the library's own `{answer.__name__}`, and the exercise asks for yours."
-        return exercise.verdict("unanswered", [sentence, "What you have read there you may use."])
+        sentence = f"This is the library's own `{answer.__name__}`, but the exercise asks for yours."
+        return exercise.verdict("unanswered", [sentence, "You may use what you have read there."])
     trials = ready_trials(exercise, seed)
     with _one_at_a_time, undisturbed():
         outcomes = run(answer, [trial.call for trial in trials], exercise.time_limit)

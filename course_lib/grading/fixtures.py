@@ -32,7 +32,7 @@ class Pieces(nn.Module):
     """Parts that are to be put together: they are no model themselves."""
 
     def forward(self, *args, **kwargs):
-        raise TypeError("these are parts, they cannot be called: put them together")
+        raise TypeError("these are only parts and cannot be called: put them together")
 
 
 def with_drawn_weights(parts: nn.Module, seed: int, dtype: str) -> nn.Module:

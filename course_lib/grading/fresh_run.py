@@ -70,8 +70,8 @@ def will_lack(answer: Any, own_name: str = "") -> str:
         return ""
     which = "that name" if len(lacking) == 1 else "these names"
     return (
-        f"A fresh run of your notebook will lack {', '.join(lacking)}: no cell of the file, as it was last saved, sets "
-        f"{which}. Write a cell that does, or the class's run will not find what your answer needs."
+        f"A fresh run of your notebook will lack {', '.join(lacking)}: no cell of the saved file sets {which}. "
+        "Write a cell that does, because your answer needs it when your class is graded."
     )
 
 

@@ -39,7 +39,7 @@ def asked(call: str, exercise_id: Any, answer: Any = None) -> Exercise | Result:
             return _told(printable(exercise_id, LONGEST), "no such exercise", sentence[0].upper() + sentence[1:])
         if answer is not LEFT_OUT:
             return exercise
-        return exercise.verdict("unanswered", [f"And your answer? Write {_example(call, exercise)}."])
+        return exercise.verdict("unanswered", [f"Your answer is missing. Write {_example(call, exercise)}."])
     if isinstance(answer, str) and answer in EXERCISES:
         sentence = f"The id comes first, then your answer: {_example(call, EXERCISES[answer])}."
     else:

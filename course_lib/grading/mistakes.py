@@ -123,7 +123,7 @@ class Change(Changed):
             if count > 1 and not everywhere:
                 raise FormError(
                     f"`{old}` occurs {count} times in `{name}` and what it uses: "
-                    "take more of the line along, or write everywhere after the change"
+                    "include more of the line, or write everywhere after the change"
                 )
             text = text.replace(old, new)
         return text
@@ -145,7 +145,7 @@ class Lines(Changed):
         for line in self.diff.splitlines():
             gap = line.strip() in ("", "...")
             if not gap and line[0] not in "-+ ":
-                raise FormError(f"a line of a diff begins with -, + or a space: {line!r} does not")
+                raise FormError(f"a line of a diff must begin with -, + or a space: {line!r} does not")
             if not gap:
                 hunk.append((line[0], line[1:].rstrip()))
             elif hunk:
@@ -169,7 +169,7 @@ class Along(Changed):
 def _with_hunk(lines: list[str], hunk: list[tuple[str, str]], name: str) -> list[str]:
     old = [text for sign, text in hunk if sign != "+"]
     if not old:
-        raise FormError("a diff that adds lines needs one that stays, written with a space before it")
+        raise FormError("a diff that adds lines also needs a line that stays, written with a space before it")
     margin = min(len(text) - len(text.lstrip()) for _, text in hunk)
     old = [_bare_line(text[margin:]) for text in old]
     places = []
@@ -181,7 +181,9 @@ def _with_hunk(lines: list[str], hunk: list[tuple[str, str]], name: str) -> list
             places.append((start, indent - least))
     if len(places) != 1:
         found = "do not occur" if not places else f"occur {len(places)} times"
-        raise FormError(f"the lines {old} {found} in `{name}` and what it uses: copy them from there, with neighbours")
+        raise FormError(
+            f"the lines {old} {found} in `{name}` and what it uses: copy them from there, with neighbouring lines"
+        )
     start, shift = places[0]
     new = [" " * shift + text[margin:] if shift >= 0 else text[margin - shift :] for sign, text in hunk if sign != "-"]
     return [*lines[:start], *new, *lines[start + len(old) :]]
@@ -233,7 +235,7 @@ class Definition:
         """Raise a FormError unless the last statement is a definition."""
         last = _require_python(self.text).body[-1:]
         if not last or not isinstance(last[0], (ast.FunctionDef, ast.ClassDef)):
-            raise FormError("a python block of a mistake ends with the definition of a function or a class")
+            raise FormError("a python block of a mistake must end with the definition of a function or a class")
 
     def made(self, reference: Reference, **replaced: Any) -> Any:
         """Return the function or class that is defined last; `replaced` replaces names of the module."""
@@ -267,7 +269,7 @@ def _require_python(source: str, mode: str = "exec") -> Any:
         return compile(source, "<a mistake>", mode, ast.PyCF_ONLY_AST)
     except SyntaxError as error:
         line = (error.text or "").strip()
-        raise FormError(f"this is no Python: {error.msg}{f' in `{line}`' if line else ''}") from None
+        raise FormError(f"this is not valid Python: {error.msg}{f' in `{line}`' if line else ''}") from None
 
 
 def _defined(source: str, reference: Reference, name: str, **replaced: Any) -> Any:
@@ -311,7 +313,7 @@ def parameters_of(signature: str) -> str:
     try:
         node = ast.parse(f"def {signature.partition('->')[0].strip()}: ...").body[0]
     except SyntaxError:
-        raise FormError(f"{signature!r} is no signature such as softmax(x, dim)") from None
+        raise FormError(f"{signature!r} is not a signature such as softmax(x, dim)") from None
     assert isinstance(node, ast.FunctionDef)  # it begins with "def"
     for argument in ast.walk(node.args):
         if isinstance(argument, ast.arg):

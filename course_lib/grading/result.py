@@ -231,7 +231,7 @@ class Progress:
             lines.append(f"{chapter._title:<{width + 4}}{chapter.earned:>4} of {chapter.points} points")
             if not chapter._begun:
                 names = ", ".join(row.exercise_id.partition(".")[2] for row in chapter.rows)
-                lines += textwrap.wrap(f"not begun: {names}", WIDTH, initial_indent="    ", subsequent_indent="    ")
+                lines += textwrap.wrap(f"not started: {names}", WIDTH, initial_indent="    ", subsequent_indent="    ")
                 continue
             for row in chapter.rows:
                 points, attempts, last = row.cells
@@ -248,7 +248,7 @@ class Progress:
             f"{sure:>2}% sure: right in {right} of {of} ({right / of:.0%})"
             for sure, (right, of) in self.guesses.items()
         ]
-        return ["Your guesses. You are well calibrated if you are right as often as you are sure.", *lines]
+        return ["Your guesses. You are well calibrated if 70% of your 70% guesses are right, and so on.", *lines]
 
     def _repr_html_(self) -> str:
         """Return a bar for each chapter, which opens into its table. Started but unfinished chapters are open."""

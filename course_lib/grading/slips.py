@@ -61,7 +61,7 @@ def changing_input(function: Function, name: str, change: Callable[[Tensor], Any
     signature = inspect.signature(function)
     if name not in signature.parameters:
         raise ValueError(
-            f"{name!r} is no parameter of {function.__name__}: choose from {', '.join(signature.parameters)}"
+            f"{name!r} is not a parameter of {function.__name__}: choose from {', '.join(signature.parameters)}"
         )
 
     @wraps(function)

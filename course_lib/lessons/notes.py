@@ -91,7 +91,9 @@ def read_notes(notebook: NotebookNode, name: str) -> list[Note]:
     for cell in notebook.cells:
         if is_note(cell):
             if cell.cell_type != "markdown" or not heading or any(note.section == heading for note in notes):
-                raise ValueError(f"{name}: a section has one note, a Markdown cell below its heading; see “{heading}”")
+                raise ValueError(
+                    f"{name}: a section must have one note, a Markdown cell below its heading; see “{heading}”"
+                )
             notes.append(_note(cell.source, heading, f"{name}, “{heading}”"))
         elif cell.cell_type == "markdown" and (found := HEADING.findall(cell.source)):
             heading = found[-1]
@@ -102,14 +104,16 @@ def _note(text: str, heading: str, where: str) -> Note:
     frame = FRAME.fullmatch(text.strip())
     lines = [LINE.fullmatch(line) for line in frame[1].split("\n")] if frame else [None]
     if not all(lines):
-        raise ValueError(f"{where}: a note is a folded list of lines “- key: text” with the keys {', '.join(KEYS)}")
+        raise ValueError(
+            f"{where}: a note must be a folded list of lines “- key: text” with the keys {', '.join(KEYS)}"
+        )
     said = {line[1]: line[2].strip() for line in lines if line}
     if list(said) != [key for key in KEYS if key in said] or len(said) < len(lines) or not said.get(KEYS[0]):
-        raise ValueError(f"{where}: each key stands once, in the order {', '.join(KEYS)}, and minutes are needed")
+        raise ValueError(f"{where}: each key may occur once, in the order {', '.join(KEYS)}, and minutes are needed")
     if not re.fullmatch(r"[1-9]\d*", said[KEYS[0]]):
         raise ValueError(f"{where}: minutes must be a whole number, got {said[KEYS[0]]!r}")
     if re.match(r"\d+\.\d+ ", heading) and KEYS[1] not in said:
-        raise ValueError(f"{where}: a numbered section has a question: add a line “- ask: …”")
+        raise ValueError(f"{where}: a numbered section needs a question: add a line “- ask: …”")
     stumble = said.get(KEYS[3], "")
     linked = MISTAKES.search(stumble)
     mistakes = tuple(MISTAKE.findall(linked[1])) if linked else ()

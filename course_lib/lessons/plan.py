@@ -82,7 +82,7 @@ def course(notebooks: Path, sessions: int, chapters: Collection[int] | None = No
     require_at_least_one(sessions=sessions)
     first = [slug for slug in FIRST if chapters is None or BY_SLUG[slug].number in chapters]
     if not first:
-        raise ValueError(f"chapters must name one at least, from 0 to {CHAPTERS[-1].number}, got {chapters!r}")
+        raise ValueError(f"chapters must name at least one, from 0 to {CHAPTERS[-1].number}, got {chapters!r}")
     notes = {chapter.slug: _notes(chapter, notebooks) for chapter in CHAPTERS}
     lessons = _chosen(notes, sessions, first)
     taught = next(
@@ -96,7 +96,7 @@ def _notes(chapter: Chapter, notebooks: Path) -> list[Note]:
     if notes := notes_of(chapter, notebooks):
         return notes
     raise ValueError(
-        f"{notebooks / chapter.notebook} holds no notes for the teacher: plan from the course's repository, not from "
+        f"{notebooks / chapter.notebook} has no notes for the teacher: plan from the course's repository, not from "
         "a learner's copy"
     )
 

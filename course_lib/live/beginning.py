@@ -34,6 +34,6 @@ def where_you_were(notebook: str, heading: str, cell: str) -> str:
     The link uses the id of a cell, because JupyterLab finds a heading only if it is all ASCII.
     """
     return (
-        f"Last time you came as far as “[{heading}]({quote(notebook)}#cell-id={cell})”. To go on there, click this "
+        f"Last time you came as far as “[{heading}]({quote(notebook)}#cell-id={cell})”. To continue there, click this "
         "link, then the cell that comes next, and choose *Run > Run All Above Selected Cell*."
     )

@@ -41,7 +41,7 @@ def explore(exercise_id: str, function: Callable):
     if exercise_id not in known:
         chapter = [each for each in known if each.partition(".")[0] == exercise_id.partition(".")[0]]
         near = get_close_matches(exercise_id, known, n=3, cutoff=0.7) or chapter or list(known)[:3]
-        raise UnknownId(f"No live figure belongs to {exercise_id[:60]!r}; these have one: {', '.join(near)}.")
+        raise UnknownId(f"No live figure belongs to {exercise_id[:60]!r}; these exercises have one: {', '.join(near)}.")
     if not callable(function):
         raise NoId(f"Give your function itself, without calling it, got {type(function).__name__}.")
     return known[exercise_id](function)

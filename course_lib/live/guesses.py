@@ -153,7 +153,7 @@ def read_questions(text: str, slug: str, path: str) -> dict[str, Question]:
     headings = [index for index, token in enumerate(tokens) if token.type == "heading_open" and token.level == 0]
     first = headings[0] if headings else len(tokens)
     if tokens[:first]:
-        raise _wrong(path, tokens[0], "a page begins with the name of its first guess, such as ## sharpness")
+        raise _wrong(path, tokens[0], "a page must begin with the name of its first guess, such as ## sharpness")
     questions: dict[str, Question] = {}
     for start, end in zip(headings, [*headings[1:], len(tokens)]):
         name = tokens[start + 1].content
@@ -161,7 +161,7 @@ def read_questions(text: str, slug: str, path: str) -> dict[str, Question]:
             raise _wrong(path, tokens[start], f"{name!r} is a part that no guess has: {FORM}")
         if not NAME.fullmatch(name):
             raise _wrong(
-                path, tokens[start], f"{name!r} is no name: small letters, digits and _ make one, as in ## row_sums"
+                path, tokens[start], f"{name!r} is not a name: use small letters, digits and _, as in ## row_sums"
             )
         if f"{slug}.{name}" in questions:
             raise _wrong(path, tokens[start], f"there is a guess {name!r} above: give this one another name")
@@ -213,10 +213,10 @@ def _number(text: str, token: Token, path: str) -> Number:
         assert found
         value, within = float(found[1]), float(found[3])
     except (AssertionError, ValueError):
-        raise _wrong(path, token, "a number is written = 5.6 ± 0.3 nats, or = 4000 ×÷ 2 tokens") from None
+        raise _wrong(path, token, "write a number as = 5.6 ± 0.3 nats, or as = 4000 ×÷ 2 tokens") from None
     factor = found[2] == "×÷"
     if within <= (1 if factor else 0) or (factor and value <= 0):
-        raise _wrong(path, token, "near enough is a difference above 0, or a factor above 1 of a number above 0")
+        raise _wrong(path, token, "the tolerance must be a difference above 0, or a factor above 1 of a number above 0")
     return Number(value, within, factor, found[4].strip())
 
 
@@ -231,13 +231,15 @@ def _options(tokens: list[Token], path: str) -> list[Option]:
         elif token.type == "inline":
             items[-1][1].append(token.content)
         elif token.type not in ("paragraph_open", "paragraph_close", "list_item_close"):
-            raise _wrong(path, token, "an option is one line of text, with its reason below it, in paragraphs")
+            raise _wrong(path, token, "an option must be one line of text, with its reason below it, in paragraphs")
     options = []
     for item, paragraphs in items:
         first, _, rest = (paragraphs or [""])[0].partition("\n")
         box = BOX.fullmatch(first)
         if not box:
-            raise _wrong(path, item, "an option begins with - [ ] or, if it is right, with - [x]; its text follows")
+            raise _wrong(
+                path, item, "an option must begin with - [ ] or, if it is right, with - [x], and then its text"
+            )
         options.append(Option(plain(box[2]), box[1] == "x", "\n".join(filter(None, [rest, *paragraphs[1:]]))))
     return options
 
@@ -290,7 +292,9 @@ def _find(id: str) -> Question:
     if id not in own:
         known = [known for chapter in CHAPTERS for known in questions(chapter.slug)]
         near = difflib.get_close_matches(id, known, n=3, cutoff=0.7) or list(own)[:3]
-        advice = f"did you mean {' or '.join(map(repr, near))}?" if near else "guesses.md of each chapter holds its own"
+        advice = (
+            f"did you mean {' or '.join(map(repr, near))}?" if near else "each chapter's guesses are in its guesses.md"
+        )
         raise UnknownId(f"There is no guess {id[:60]!r}: {advice}.".replace("?.", "?"))
     return own[id]
 
@@ -353,7 +357,7 @@ class Guess(widgets.VBox):
         if record.entries("outcomes").get(self.question.id, record.blank("outcomes"))["seen"]:
             return Revealed(self.question, self.chosen, self.confidence).verdict
         kept = f"Kept: {_quoted(self.chosen)}, {self.confidence}% sure."
-        return f"{kept} Now measure; then the cell with reveal has the verdict."
+        return f"{kept} Now measure. Then the cell with reveal shows the verdict."
 
     def commit(self) -> None:
         """Save the answer and the learner's confidence, and make both unchangeable."""
@@ -362,7 +366,7 @@ class Guess(widgets.VBox):
             what = "Type a number, such as 0.5," if self.question.number else "Pick one"
             return self._say(f"{what} first. A wrong guess is worth more here than none.")
         if confidence is None:
-            return self._say("And how sure are you? progress() shows how well that agrees with being right.")
+            return self._say("How sure are you? progress() shows how well your confidence fits your results.")
 
         def note(entry: record.Entry) -> None:
             if not entry["answer"]:  # the first one counts

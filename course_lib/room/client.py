@@ -148,10 +148,12 @@ def join(address: str, code: str) -> None:
     """
     found = ADDRESS.fullmatch(address.strip()) if isinstance(address, str) else None
     if not found or int(found[2] or PORT) > 65535:
-        raise ValueError(f'an address is written as on the projector, such as "192.168.1.20:{PORT}", got {address!r}')
+        raise ValueError(
+            f'an address must be written as on the projector, such as "192.168.1.20:{PORT}", got {address!r}'
+        )
     if not isinstance(code, str) or not re.fullmatch(r"\w{1,12}", letters_of(code)):
         raise ValueError(
-            f'a code is the letters and digits on the projector in quotes, such as "{EXAMPLE}", got {code!r}'
+            f'a code must be the letters and digits on the projector, in quotes, such as "{EXAMPLE}", got {code!r}'
         )
     _go()
     place = f"{found[1]}:{found[2] or PORT}", letters_of(code)

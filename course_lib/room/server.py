@@ -152,7 +152,7 @@ class Teacher(Handler):
     def prepare(self) -> None:
         """Refuse a request without the key."""
         if not secrets.compare_digest(self.token.encode("utf-8", "replace"), self.tally.key.encode()):
-            raise Refused(403, "This page is the teacher's: open it at the address that the terminal shows.")
+            raise Refused(403, "This page is for the teacher: open it at the address that the terminal shows.")
 
     def get(self) -> None:
         """Answer with the content of the projector's page."""

@@ -82,7 +82,7 @@ class Tally:
         for chapter in chapters:
             self.questions |= questions(chapter.slug)
         if not self.questions:
-            raise ValueError("these chapters ask no guesses: name others, or none for the whole course")
+            raise ValueError("these chapters have no guesses: name other chapters, or none for the whole course")
         earlier = earlier or {}
         self.code = earlier.get("code") or _drawn()
         self.key = secrets.token_urlsafe(16)  # for the teacher's page
@@ -253,7 +253,7 @@ def require_summary(found: object) -> dict[str, Any]:
     """
     beside = {"code": EXAMPLE, "shown": "", "revealed": []}
     if not isinstance(found, dict) or found.keys() - beside.keys() != {"learners", "guesses", "mistakes"}:
-        raise ValueError("it does not hold what a room keeps")
+        raise ValueError("it does not have the contents of a room's file")
     told, parts = beside | found, [found["guesses"], found["mistakes"]]
     tables = [table for part in parts if isinstance(part, dict) for table in part.values()]
     counts = [count for table in tables if isinstance(table, dict) for count in table.values()]
@@ -264,7 +264,7 @@ def require_summary(found: object) -> dict[str, Any]:
         isinstance(told["shown"], str) and CODES.fullmatch(str(told["code"])),
     ]
     if not all(right):
-        raise ValueError("what it holds is not what a room counts")
+        raise ValueError("its contents are not what a room counts")
     return found
 
 

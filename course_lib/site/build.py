@@ -35,7 +35,7 @@ def build(root: Path, out: Path, processes: int, large: bool = False) -> list[st
         weights_folder(pages.LARGE)  # fail now, not minutes later
     out = out.resolve()
     if out.exists() and any(out.iterdir()) and not (out / "searchindex.js").exists():
-        raise ValueError(f"{out} holds files that are no site of this course: name an empty folder with --out")
+        raise ValueError(f"{out} holds other files than a site of this course: name an empty folder with --out")
     if missing := [name for name in NEEDED if not find_spec(name)]:
         raise ModuleNotFoundError(f"{', '.join(missing)}: not installed", name=missing[0])  # the command says how
     with tempfile.TemporaryDirectory() as temporary:

@@ -40,7 +40,7 @@ def install_cell(root: Path) -> NotebookNode:
     repository = repository_of(root)
     if not repository:
         raise ValueError(
-            f"pyproject.toml names no address on GitHub from which a notebook could install the course: write "
+            f"pyproject.toml has no address on GitHub from which a notebook could install the course: write "
             f'Repository = "{GITHUB}OWNER/NAME" under [project.urls]'
         )
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -58,7 +58,7 @@ def write_elsewhere(root: Path, folder: Path) -> list[Path]:
     """
     cell = install_cell(root)
     if folder.exists() and any(path.name not in ("notebooks", "exercises") for path in folder.iterdir()):
-        raise ValueError(f"{folder} holds something else: name an empty folder")
+        raise ValueError(f"{folder} holds other files: name an empty folder")
     written = []
     for part in ("notebooks", "exercises"):
         (folder / part).mkdir(parents=True, exist_ok=True)

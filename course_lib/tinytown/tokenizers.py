@@ -232,7 +232,7 @@ def _require_special_tokens(special_tokens: object, alphabet: set[str]) -> list[
         if alphabet.issuperset(token) and (len(token) == 1 or not token.isascii()):
             raise ValueError(
                 f"special_tokens must not hold {token!r}: the byte alphabet uses its characters for bytes, so that "
-                "texts could change when decoded. Take at least two ASCII characters, such as '<|end|>'"
+                "texts could change when decoded. Use at least two ASCII characters, such as '<|end|>'"
             )
     return special
 

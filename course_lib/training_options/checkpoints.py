@@ -66,7 +66,7 @@ def load_checkpoint(
     except Exception as error:
         raise ValueError(
             f"cannot resume from {path}: {type(error).__name__}: {str(error).splitlines()[0]}. "
-            "It belongs to another model, or is missing or damaged. Move it away to start again, or name another one."
+            "The file is missing or damaged, or is of another model. Move it away to start again, or name another file."
         ) from error
 
 
@@ -80,4 +80,4 @@ def _require_checkpoint(path: object, model: object, optimizer: object, generato
     if not isinstance(history, dict | None):
         raise TypeError(f"history must be a dictionary of plain values, got {history!r:.80}: write {{'losses': …}}")
     if not Path(str(path)).parent.is_dir():
-        raise ValueError(f"path={str(path)!r}: there is no folder {Path(str(path)).parent}, make it first")
+        raise ValueError(f"path={str(path)!r}: there is no folder {Path(str(path)).parent}: make it first")

@@ -73,7 +73,7 @@ def predicted(batch: tuple[Tensor | None, ...]) -> int:
     targets = batch[-1] if tensors and batch else None
     if not isinstance(targets, Tensor) or targets.is_floating_point() or targets.dtype == torch.bool:
         raise ValueError(
-            "several batches make one update, weighted by their predicted tokens: the last tensor of a batch must be "
+            "several batches of one update are weighted by their predicted tokens, so the last tensor of each must be "
             f"its targets, got {getattr(targets, 'dtype', targets)}. Put them last, or use one batch per update"
         )
     return int((targets != IGNORED).sum())
@@ -117,7 +117,9 @@ def require_options(model: nn.Module, precision: str, compiled: bool, recomputed
     if precision == "bf16":
         require_bf16(device)
     if (compiled or recomputed) and not any(isinstance(module, TransformerBlock) for module in model.modules()):
-        raise ValueError("compile and checkpoint_activations act on the model's TransformerBlocks, and it has none")
+        raise ValueError(
+            "compile and checkpoint_activations need TransformerBlocks, and this model has none: leave them out"
+        )
     if compiled:
         require_compiler(device)
 
@@ -143,8 +145,8 @@ def require_compiler(device: torch.device) -> None:
     except Exception as error:
         why = f"{type(error).__name__}: {str(error).strip():.200}".splitlines()[0]
         raise ValueError(
-            f"compile=True found no way to compile for {device.type} ({why}). On a CPU it needs a C++ compiler "
-            f"(CXX={os.environ.get('CXX', 'g++')}): install one, such as g++, or leave compile=False"
+            f"compile=True cannot compile for {device.type} ({why}). On a CPU it needs a C++ compiler "
+            f"(CXX={os.environ.get('CXX', 'g++')}): install one, such as g++, or set compile=False"
         ) from error
 
 
@@ -153,7 +155,7 @@ def _require_loss(model: torch.nn.Module, batch: tuple) -> Tensor:
     its loss depends on no trainable parameter."""
     result = require_called(model, batch)
     if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], Tensor) or result[1].numel() != 1:
-        raise ValueError(f"model(*batch) must return (logits, loss), the loss one number, got {result!r:.80}")
+        raise ValueError(f"model(*batch) must return (logits, loss), with a loss of one number, got {result!r:.80}")
     if not result[1].requires_grad:
         raise ValueError(
             f"the loss of {type(model).__name__} does not depend on a parameter that requires a gradient: compute it "

@@ -36,7 +36,9 @@ def join_processes() -> torch.device:
     """
     local, gpus = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
     if 0 < gpus <= local:
-        raise ValueError(f"process {local} of this machine finds {gpus} GPUs: give --nproc-per-node {gpus} at most")
+        raise ValueError(
+            f"process {local} of this machine finds only {gpus} GPUs: start with --nproc-per-node {gpus} or less"
+        )
     device = torch.device("cuda", local) if gpus else torch.device("cpu")
     if gpus:
         torch.cuda.set_device(device)

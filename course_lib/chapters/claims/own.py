@@ -25,7 +25,9 @@ def try_experiment(decide: Callable[..., Any], measure: Callable[[int], Any], co
     values = [float(measure(seed)) for seed in SEEDS]
     verdict, stated = decide(values), outcomes(decide)
     if verdict not in stated:
-        print(f"decide returns {verdict!r} for these numbers, and its docstring does not state that outcome: add it")
+        print(
+            f"decide returns {verdict!r} for these numbers, but its docstring does not state that outcome: add it there"
+        )
         return
     print(f"{verdict}: {stated[verdict]}")
     print(f"measured, for each seed: {', '.join(f'{value:.1f}' for value in values)}")

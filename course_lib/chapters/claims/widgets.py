@@ -68,7 +68,7 @@ def claim_explorer(findings: Mapping[str, Finding], first: str = "") -> CardFigu
     Errors: ValueError if there are no findings, or an id is unknown.
     """
     if not findings:
-        raise ValueError("findings must hold at least one: give recorded()")
+        raise ValueError("findings is empty: give at least one, such as those of recorded()")
     experiments = {id: find(id) for id in findings}
     options = {f"{each.chapter} · {each.claim}": id for id, each in experiments.items()}
     chosen = dropdown("claim", options, first or next(iter(findings)))
@@ -100,7 +100,7 @@ class ClaimsTable(widgets.VBox):
 
     def __init__(self, findings: Mapping[str, Finding]):
         if not findings:
-            raise ValueError("findings must hold at least one: give recorded()")
+            raise ValueError("findings is empty: give at least one, such as those of recorded()")
         self.findings = {
             each.id: findings[each.id] for each in sorted(map(find, findings), key=lambda each: each.chapter)
         }

@@ -197,9 +197,9 @@ class _Yours(nn.Module):
         y = self.function(x.clone(), context.clone(), self.parts, context_mask)
         if not isinstance(y, Tensor) or y.shape != x.shape:
             got = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
-            raise ValueError(f"the result should have the shape of x, {tuple(x.shape)}, and is {got}")
+            raise ValueError(f"the result should have the shape of x, {tuple(x.shape)}, but is {got}")
         if not y.isfinite().all():
-            raise ValueError("the result holds NaN or infinity")
+            raise ValueError("the result contains NaN or infinity")
         return y
 
 

@@ -55,7 +55,7 @@ def gpt2_layout(model: DecoderOnly) -> tuple[dict[str, Tensor], dict]:
     config = model.config
     kind = {"family": "decoder", "positions": "learned", "norm": "layer", "norm_position": "pre", "bias": True}
     if other := {field: getattr(config, field) for field, value in kind.items() if getattr(config, field) != value}:
-        raise ValueError(f"only a model of GPT-2's kind can be written as one: this has {other}, GPT-2 has {kind}")
+        raise ValueError(f"only a model built like GPT-2 can be saved as one: this model has {other}, GPT-2 has {kind}")
     tied = tied_names(model)
     tensors: dict[str, Tensor] = {}
     for name, tensor in model.state_dict().items():
@@ -231,7 +231,7 @@ def rows_that_differ(model: DecoderOnly | EncoderOnly, one: Sequence[int], other
     Errors: ValueError if the texts have different lengths.
     """
     if len(one) != len(other):
-        raise ValueError(f"the two texts must have equally many tokens, got {len(one)} and {len(other)}")
+        raise ValueError(f"the two texts must have the same number of tokens, got {len(one)} and {len(other)}")
     maps = []
     for ids in (one, other):
         with evaluating(model), trace(model, "*.weights") as seen:

@@ -163,7 +163,7 @@ def forgotten_at(seen: Sequence[tuple[float, float]], new: float) -> float:
         if new_after <= new < new_before:
             share = (new_before - new) / (new_before - new_after)
             return old_before + share * (old_after - old_before)
-    raise ValueError(f"new={new} nats are never reached: the lowest is {min(each for each, _ in seen):.2f}")
+    raise ValueError(f"the loss never falls to new={new} nats: the lowest is {min(each for each, _ in seen):.2f}")
 
 
 def trained_parameters(model: nn.Module) -> int:

@@ -18,7 +18,7 @@ class _StoredWeights(nn.Module):
 
     def attention_weights(self, ids: Tensor) -> list[Tensor]:
         if any(weights.shape[0] != ids.shape[0] or weights.shape[-1] != ids.shape[1] for weights in self.weights):
-            raise ValueError(f"these weights belong to ids (B, T) of another shape than {tuple(ids.shape)}")
+            raise ValueError(f"these weights do not belong to ids of shape {tuple(ids.shape)}")
         return [weights.clone() for weights in self.weights]
 
 

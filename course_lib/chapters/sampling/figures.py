@@ -113,7 +113,7 @@ def temperature_sweep(tokens: Sequence[str], temperatures: np.ndarray, probabili
     """
     places = np.flatnonzero(np.isclose(temperatures, at))
     if len(places) == 0:
-        raise ValueError(f"at={at} must be one of the temperatures")
+        raise ValueError(f"at={at} must be one of the temperatures: {tuple(temperatures)}")
     figure, axes = new_figure(8.2, 4.0)
     for i in range(len(tokens)):
         axes.plot(temperatures, probabilities[:, i], color=BLUE, linewidth=2, alpha=1 - 0.8 * i / len(tokens))

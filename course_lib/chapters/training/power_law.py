@@ -91,7 +91,7 @@ class PowerLaw:
         error[(along_x < 0) | (along_y < 0) | (apart < 1e-9)] = math.inf
         i, j = divmod(int(error.argmin()), len(exponents))
         if not error[i, j].isfinite():
-            raise ValueError("no law fits: more parameters or more tokens must lower the loss")
+            raise ValueError("no power law fits: the loss must fall with more parameters or with more tokens")
         A, B = (along_x[i, j] / lengths[0][i]).item(), (along_y[i, j] / lengths[1][j]).item()
         return PowerLaw(A, exponents[i].item(), B, exponents[j].item(), floor)
 

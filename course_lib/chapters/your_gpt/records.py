@@ -149,7 +149,8 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m course_lib.chapters.your_gpt.records",
         description=f"Trains a my_gpt.py for {STEPS:,} steps on Tinytown, the budget of the ladder's rungs, and for "
-        f"{LETTERS_STEPS:,} on Tiny Shakespeare, and prints where it ends. About four minutes on one thread.",
+        f"{LETTERS_STEPS:,} on Tiny Shakespeare, and prints its loss at the end. "
+        "This takes about four minutes on one thread.",
     )
     parser.add_argument("file", help="your my_gpt.py")
     parser.add_argument("--record", action="store_true", help="authors: record the results for the chapter")
@@ -160,7 +161,7 @@ def main(argv: list[str] | None = None) -> int:
     except ValueError as error:
         parser.error(str(error))
     if (found_equal := parity(my_gpt)).first:
-        parser.error(f"{arguments.file} does not equal the library's model yet\n{found_equal}")
+        parser.error(f"{arguments.file} does not compute what the library's model computes yet\n{found_equal}")
     began = time.monotonic()
     nats, grammar = complete(my_gpt)
     seconds = time.monotonic() - began

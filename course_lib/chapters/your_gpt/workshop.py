@@ -135,7 +135,7 @@ def lent(stage: Any, *args: Any) -> Any:
     """
     name = stage if isinstance(stage, str) else type(stage).__name__
     if name not in _STAGES:
-        raise ValueError(f"the library lends no stage {name!r}: choose from {', '.join(STAGES)}")
+        raise ValueError(f"the library has no stage {name!r} to lend: choose from {', '.join(STAGES)}")
     return _STAGES[name](*args) if isinstance(stage, str) else _STAGES[name](stage, *args)
 
 

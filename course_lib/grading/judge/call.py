@@ -39,7 +39,7 @@ from course_lib.grading.judge.values import changed, fresh, holds_an_array, plai
 from course_lib.grading.judge.watch import LibraryWatch, Watch
 
 PRINTED = 2000  # characters of an answer's printed output that are kept
-RESTART = "restart the kernel before you go on"  # only for a learner's kernel: grading a class uses none
+RESTART = "restart the kernel before you continue"  # only for a learner's kernel: grading a class uses none
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +199,7 @@ def _misfit(answer: Any, how: Call) -> Failure | None:
     if not callable(answer):
         return Failure("type", f"The answer should be {'the class' if module else 'the function'} {wanted}.")
     if module and not isinstance(answer, type):
-        return Failure("type", f"The answer should be the class {wanted} itself, not something made from it.")
+        return Failure("type", f"The answer should be the class {wanted} itself, not an object of the class.")
     if how.probe and not module:
         return None
     try:
@@ -209,14 +209,14 @@ def _misfit(answer: Any, how: Call) -> Failure | None:
     try:
         signature.bind(*(how.args if how.init is None else how.init))
     except TypeError as error:
-        return Failure("signature", f"It cannot be called as {wanted}: {error}.", str(error))
+        return Failure("signature", f"Your answer cannot be called as {wanted}: {error}.", str(error))
     return None
 
 
 def _unlike(module: Any, weights: dict) -> Failure | None:
     """Return a failure if the learner's module does not have the reference's parameters, by name and shape."""
     if not isinstance(module, nn.Module):
-        return Failure("type", f"The class should be an nn.Module; it makes a {type(module).__name__}.")
+        return Failure("type", f"An object of the class should be an nn.Module; it is a {type(module).__name__}.")
     own = module.state_dict()
     missing = [name for name in weights if name not in own]
     if missing:
@@ -248,7 +248,7 @@ def _explain(error: BaseException) -> Failure:
     if isinstance(error, RecursionError):
         return Failure("raised", f"Your function calls itself without end. When should it stop?{where}", "recursion")
     if isinstance(error, MemoryError) or "allocate memory" in message or "Storage size" in message:
-        sentence = f"Your function asks for more memory than there is. Which shape grows so large?{where}"
+        sentence = f"Your function needs more memory than there is. Which shape grows so large?{where}"
         return Failure("raised", sentence, "memory")
     behaviour = f"{name} {re.sub(r'[0-9]+', '#', message)}"
     sentence = f"Your function raised {name}{f': {message}' if message else ''}{where}"
@@ -258,9 +258,9 @@ def _explain(error: BaseException) -> Failure:
 def _advice(error: BaseException, message: str) -> str:
     """Return a sentence with advice if the error message has none, otherwise ""."""
     if "only one element tensors can be converted" in message:
-        return "\n`torch.tensor` takes numbers. Of a list of tensors `torch.stack` makes one."
+        return "\n`torch.tensor` takes numbers. `torch.stack` makes one tensor from a list of tensors."
     if "on the same device" in message:
-        return "\nOne of them was made on the CPU: `device=x.device` makes it where an input x is."
+        return "\nOne of the tensors was made on the CPU: `device=x.device` makes it on the device of an input x."
     if "device type tensor to numpy" in message:
         return "\nNumPy computes on the CPU only. Use PyTorch, or `.cpu()` before and `.to(x.device)` after."
     trace = error.__traceback__

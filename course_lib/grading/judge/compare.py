@@ -69,12 +69,12 @@ def counted(expected: Any, got: Any, from_numpy: bool = False) -> str:
     """
     for wanted, value in _places(expected, got):
         if isinstance(wanted, Tensor) and wanted.ndim and isinstance(value, (list, tuple)):
-            return "You return a list; a tensor is asked for. It counts."
+            return "You return a list instead of a tensor. Your answer counts."
         if as_number(wanted) is not None and not isinstance(wanted, Tensor) and isinstance(value, Tensor):
             whose = "a NumPy array" if from_numpy else "a tensor"
-            return f"You return {whose}; a number is asked for. It counts."
+            return f"You return {whose} instead of a number. Your answer counts."
     if from_numpy and any(isinstance(wanted, Tensor) for wanted, _ in _places(expected, got)):
-        return "You return a NumPy array; a tensor is asked for. It counts."
+        return "You return a NumPy array instead of a tensor. Your answer counts."
     return ""
 
 
@@ -148,14 +148,14 @@ def _compare_tensor(expected, got, rtol, atol, sentence, nan_is_nan) -> str | No
             got = torch.tensor(got, dtype=expected.dtype)
     if not isinstance(got, Tensor):
         many = isinstance(got, (list, tuple)) and len(got) > 0 and all(isinstance(part, Tensor) for part in got)
-        stack = " `torch.stack` makes one tensor of many." if many else ""
+        stack = " `torch.stack` makes one tensor from many." if many else ""
         kind = kind_of(got, sentence.lower() == WHOLE)
         return f"{sentence} should be a tensor of shape {shape_of(expected)}; it is {kind}.{stack}"
     if got.dtype != expected.dtype and not (integer and got.dtype in INTEGERS):
         return f"{sentence} has dtype {_name(got.dtype)}; expected {_name(expected.dtype)}."
     if got.device.type != expected.device.type:
         where = f"{sentence} is on the device {got.device.type}; expected {expected.device.type}, where the input is."
-        return f"{where} Make it there with `device=x.device`, if x is an input."
+        return f"{where} Make the tensor there with `device=x.device`, if x is an input."
     if got.shape != expected.shape:
         return f"{sentence} has shape {shape_of(got)}; expected {shape_of(expected)}."
     if got.dtype == expected.dtype and torch.equal(got, expected):  # the usual case, checked in one pass
@@ -164,7 +164,7 @@ def _compare_tensor(expected, got, rtol, atol, sentence, nan_is_nan) -> str | No
     if not wrong.any():
         return None
     if got.is_floating_point() and bool((got.isnan() & ~expected.isnan()).any()):
-        return f"{sentence} contains NaN: somewhere 0 was divided by 0, or −inf taken from −inf."
+        return f"{sentence} contains NaN: somewhere 0 was divided by 0, or −inf was subtracted from −inf."
     count = int(wrong.sum())
     if count == wrong.numel():
         return (

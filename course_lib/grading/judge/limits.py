@@ -142,7 +142,7 @@ def told(seconds: float) -> tuple[str, str]:
     """Return the limit of `limited` in words, and a sentence about the time that does not count, if any."""
     if not _COUNTED:
         return f"{seconds:g} seconds", ""
-    uncounted = "Time in which other programs had the processor does not count; by the clock it may have been longer."
+    uncounted = "Time in which other programs used the processor does not count, so the real time may be longer."
     return f"{seconds:g} seconds of computing, or {seconds * BUSY:g} with waiting", uncounted
 
 
@@ -264,4 +264,4 @@ def _no_exit(*_: Any, **__: Any) -> None:
 
 
 def _no_input(*_: Any, **__: Any) -> None:
-    raise RuntimeError("no one can answer input() or getpass() while an answer is being checked")
+    raise RuntimeError("input() and getpass() cannot be used while an answer is being checked")

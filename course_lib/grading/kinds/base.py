@@ -155,7 +155,7 @@ def by_name(reference: Mapping, answer: Any) -> tuple[dict, str | None]:
     if isinstance(answer, (tuple, list)) and len(answer) == len(reference):
         return dict(zip(reference, answer)), None
     if isinstance(answer, (tuple, list)):
-        return {}, f"Expected {plural(len(reference), 'part')}, and got {len(answer)}."
+        return {}, f"Expected {plural(len(reference), 'part')}, got {len(answer)}."
     if not isinstance(answer, dict):
         wanted = f"a dictionary with the keys {names}" if isinstance(next(iter(reference)), str) else "a list"
         return {}, f"Your answer should be {wanted}; it is {kind_of_value(answer)}."

@@ -71,7 +71,9 @@ class Choice(Exercise):
 
     def everything_picked(self) -> Result:
         """Return the verdict on picking every option, which gives no reasons."""
-        return self.verdict("failed", ["You picked every option, and not all are right. Leave out those you doubt."])
+        return self.verdict(
+            "failed", ["You picked every option, but not all are right. Leave out those that you doubt."]
+        )
 
     def _missing(self, picked: Sequence[Option]) -> str:
         count = sum(option.right for option in self.options) - sum(option.right for option in picked)

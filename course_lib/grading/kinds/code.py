@@ -15,8 +15,8 @@ from course_lib.grading.kinds.evidence import evidence, pictures
 from course_lib.grading.result import ALSO, Result
 
 LESS_EXACT = (
-    "A note: of a float64 input not all sixteen digits are right. Something on the way is less exact: a step or a "
-    "constant in float32, a constant with few digits, a small number added for safety. That is right enough here."
+    "A note: with float64 input, your result does not have all sixteen digits right. Some step is less exact: it uses "
+    "float32, a constant with few digits, or a small number added for safety. That is exact enough here."
 )
 PASSED, FAILED, UNTRIED = "✓", "✗", "–"
 
@@ -98,8 +98,8 @@ class Code(Exercise):
 
     def of_the_library(self, name: str) -> Result:
         """Return the verdict on an answer that calls the library's solution."""
-        sentence = f"Your answer calls the library's own `{name}`, and the exercise asks for yours."
-        return self.verdict("unanswered", [sentence, "What you have read there you may use."])
+        sentence = f"Your answer calls the library's own `{name}`, but the exercise asks for yours."
+        return self.verdict("unanswered", [sentence, "You may use what you have read there."])
 
     def _by_stage(
         self, trials: Sequence[Trial], problems: Sequence[str | None], forbidden: bool
@@ -136,7 +136,7 @@ class Code(Exercise):
             try:
                 problem = self.judge(trial.case, trial.expected, outcome.value)
             except Exception:  # the value has a form that the author of the judge did not expect
-                problem = f"Your result has not the form that is asked for; it is {kind_of(outcome.value, True)}."
+                problem = f"Your result does not have the right form; it is {kind_of(outcome.value, True)}."
         else:
             problem = compare(trial.expected, outcome.value, self.rtol, self.atol, self.returns)
         if problem is None and outcome.changed:

@@ -148,11 +148,11 @@ class _Search:
         for place, name in enumerate(self.trials[0].call.names):
             args = [trial.case.args[place] if place < len(trial.case.args) else ... for trial in self.trials]
             if all(_is_just(arg, value) for arg, value in zip(args, values)):
-                return f"In every case your function returns `{name}` as it came."
+                return f"In every case your function returns `{name}` unchanged."
         first, wanted = values[0], [trial.expected for trial in self.trials]
         varies = any(not same(wanted[0], each) for each in wanted[1:])
         if varies and _is_scalar(first, wanted[0]) and all(_is_just(first, value) for value in values[1:]):
-            return f"In every case your function returns {show(first)}, whatever it is given."
+            return f"In every case your function returns {show(first)}, whatever the input."
         return ""
 
     def _pairs(self, end: float) -> Iterator[Diagnosis]:
@@ -225,7 +225,9 @@ class _Search:
         best = sorted(found.values(), key=lambda each: -each[0])
         if best and (len(best) == 1 or best[0][0] > best[1][0]):
             _, mistake, wrong, count, of = best[0]
-            likeness = f"In {count} of {of} cases that could tell, your answer does what this mistake does:"
+            likeness = (
+                f"In {count} of {of} cases that could show this mistake, your answer has the result of the mistake:"
+            )
             yield self._told(f"{mistake.name}{PERHAPS}", (f"{likeness} {in_company(mistake.sentence)}",), wrong)
 
     def _singles(self, end: float) -> Iterator[tuple[Any, Callable]]:

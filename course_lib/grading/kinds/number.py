@@ -44,7 +44,7 @@ class Number(Valued):
             comma = " A comma makes a tuple: write 30000 or 30_000." if isinstance(got, tuple) else ""
             return f"{what} should be a number; it is {kind_of_value(got)}.{comma}"
         if value != value:
-            return f"{what} is NaN, which is no number. Look for a 0 / 0 on the way."
+            return f"{what} is NaN, which is not a number. Look for a division 0 / 0 in your computation."
         if _is_number(value, expected, self.rtol or 0.0):
             return None
         said = _rounded(value, expected)

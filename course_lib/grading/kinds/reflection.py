@@ -32,7 +32,11 @@ class Reflection(Exercise):
             return self.verdict("unanswered", [f"Write your thoughts as text; this is {kind_of_value(answer)}."])
         words = len(answer.split())
         if words < self.min_words:
-            sentence = f"Write a little more first: {plural(words, 'word')} so far, of {self.min_words} or more."
+            sentence = (
+                f"Write a little more first: you have {plural(words, 'word')}, and need at least {self.min_words}."
+            )
             return self.verdict("unanswered", [sentence, "Then you will see a model answer to compare with."])
         points = [f"□ {point}" for point in self.rubric]
-        return self.verdict("written", [f"A model answer: {self.model_answer}", "Compare. Does yours say:", *points])
+        return self.verdict(
+            "written", [f"A model answer: {self.model_answer}", "Compare it with your text. Does yours say:", *points]
+        )

@@ -44,7 +44,7 @@ def _problem(label: str, expected: tuple, got: Any) -> str | None:
     if shape == tuple(expected):
         return None
     if len(shape) != len(expected):
-        return f"{label} is not {printable(str(shape), LONGEST)}: {len(shape)} is not the number of its axes."
+        return f"{label} is not {printable(str(shape), LONGEST)}: the number of axes is not {len(shape)}."
     wrong = [str(i) for i, (a, b) in enumerate(zip(shape, expected)) if a != b]
     size = f"the wrong size on {'axis' if len(wrong) == 1 else 'axes'} {', '.join(wrong)}"
     return f"{label} is not {printable(str(shape), LONGEST)}: it has the right number of axes, and {size}."

@@ -202,7 +202,7 @@ def _collect() -> Exercises:
 
 def _require_folder(folder: Path) -> None:
     if not folder.is_dir():
-        raise ValueError(f"{folder} is no folder: name the one that holds <slug>/<name>.md")
+        raise ValueError(f"{folder} is not a folder: name the folder that contains <slug>/<name>.md")
 
 
 EXERCISES = _collect()

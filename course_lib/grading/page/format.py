@@ -230,14 +230,16 @@ def read_head(text: str, path: str) -> tuple[dict[str, Any], int]:
     lines = text.split("\n")
     ends = [number for number, line in enumerate(lines) if line.rstrip() == "---"][:2]
     if len(ends) < 2 or ends[0] != 0:
-        raise PageError(path, 1, "a page begins with its front matter: a line ---, `title: …` and so on, a line ---")
+        raise PageError(
+            path, 1, "a page must begin with its front matter: a line ---, `title: …` and so on, a line ---"
+        )
     try:
         head = yaml.load("\n".join(lines[1 : ends[1]]), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        raise PageError(path, mark.line + 2 if mark else 1, f"the front matter is no YAML: {error}") from None
+        raise PageError(path, mark.line + 2 if mark else 1, f"the front matter is not valid YAML: {error}") from None
     if not isinstance(head, dict):
-        raise PageError(path, 2, "the front matter is a list of `name: value` lines")
+        raise PageError(path, 2, "the front matter must be a list of `name: value` lines")
     return head, ends[1] + 1
 
 

@@ -93,15 +93,13 @@ def require_parts(page: Page, kind: str) -> None:
         raise page.error(1, "the statement is missing: write it below the front matter")
     hints = page.items("Hints")
     if len(hints) < FEWEST_HINTS:
-        found = (
-            f"{FEWEST_HINTS} hints are the least, and here are {len(hints)}: a list `1. …`, from a nudge to nearly all"
-        )
+        found = f"a page needs at least {FEWEST_HINTS} hints, and this has {len(hints)}: write a list `1. …`"
         raise page.error(page.parts["Hints"].line, found)
     if len(set(hints)) < len(hints):
         raise page.error(page.parts["Hints"].line, "two hints are the same")
     fewest = FEWEST_MISTAKES.get(kind, 0)
     if fewest and len(page.parts["Mistakes"].sections) < fewest:
-        found = f"{fewest} mistakes are the least, and here are {len(page.parts['Mistakes'].sections)}"
+        found = f"a page needs at least {fewest} mistakes, and this has {len(page.parts['Mistakes'].sections)}"
         raise page.error(page.parts["Mistakes"].line, f"{found}: ### name, its forms, its sentence")
 
 
@@ -166,7 +164,9 @@ def _valued(page: Page, name: str) -> dict[str, Any]:
     for mistake, section in zip(mistakes, page.parts["Mistakes"].sections):
         for wrong in mistake.variants:
             if keys is not None and not (isinstance(wrong, Mapping) and wrong.keys() <= keys):
-                raise page.error(section.line, f"{mistake.name!r} is a dictionary of wrong parts among {listed(keys)}")
+                raise page.error(
+                    section.line, f"{mistake.name!r} must be a dictionary of wrong parts, with keys from {listed(keys)}"
+                )
     return {"reference": reference, "misconceptions": mistakes}
 
 
@@ -175,7 +175,7 @@ def answer_block(page: Page) -> Block:
     fences = [block for block in page.blocks("Answer") if block.fence == "python"]
     if len(fences) != 1:
         line = page.parts["Answer"].line if "Answer" in page.parts else 1
-        raise page.error(line, f"## Answer holds one python block, and here are {len(fences)}")
+        raise page.error(line, f"## Answer must have one python block, and this has {len(fences)}")
     return fences[0]
 
 
@@ -213,7 +213,7 @@ def _second_slips(page: Page, reference: Reference | None) -> list[Change]:
         try:
             for form in _forms(block, None)[0]:
                 if not isinstance(form, Change):
-                    raise FormError("a second slip is a change of the reference, `old` → `new`")
+                    raise FormError("a second slip must be a change of the reference, `old` → `new`")
                 form.require_sound(reference)
                 slips.append(form)
         except FormError as error:
@@ -254,9 +254,13 @@ def _mistake(
             room = within or room
         sentences += [rest] if rest else []
     if not forms:
-        raise page.error(section.line, f"{section.title!r} has no form: `old` → `new`, `an expression`, or a block")
+        raise page.error(
+            section.line, f"{section.title!r} has no form: write `old` → `new`, `an expression`, or a block"
+        )
     if not sentences:
-        raise page.error(section.line, f"{section.title!r} has no sentence: say what was done, and why it is not that")
+        raise page.error(
+            section.line, f"{section.title!r} has no sentence: say what the answer does, and why that is wrong"
+        )
     forms = _with_second_slips(forms, slips, reference)
     return WrittenMistake(section.title, "\n\n".join(sentences), tuple(forms), reference, room or 1e-9)
 
@@ -327,7 +331,7 @@ def _change(line: list[tuple[str, str]]) -> Change:
         everywhere = group[-1:] == [("word", "everywhere")]
         kinds = [text if kind == "word" else kind for kind, text in (group[:-1] if everywhere else group)]
         if kinds not in (["code", "→", "code"], ["code", "→", "nothing"]):
-            raise FormError("a change reads `old` → `new`, or → nothing, with commas between several")
+            raise FormError("a change is written `old` → `new`, or → nothing, with commas between several")
         new = "" if kinds[2] == "nothing" else group[2][1]
         replaced.append((group[0][1], new, everywhere))
         group = []
@@ -348,7 +352,9 @@ def _options(page: Page) -> list[Option]:
                 rest = [reason]
             found = OPTION.fullmatch(first)
             if not found or not rest[0]:
-                raise page.error(block.line, f"an option reads - [x] `key`: text, then its reason; not {first[:60]!r}")
+                raise page.error(
+                    block.line, f"an option is written - [x] `key`: text, then its reason; not {first[:60]!r}"
+                )
             key = found["key"]
             if key in {option.key for option in options}:
                 raise page.error(block.line, f"a second option {key!r}: keys must differ")

@@ -182,7 +182,7 @@ def _page(path: Path) -> Page:
 def _opening(page: Page, chapter: Chapter, exercises: Sequence[Exercise]) -> str:
     shown = f"{chapter.slug}.{page.head['explore']}"
     if shown not in EXERCISES:
-        raise page.error(2, f"explore: {page.head['explore']} is no exercise of this chapter")
+        raise page.error(2, f"explore: {page.head['explore']} is not an exercise of this chapter")
     points, minutes = sum(each.points for each in exercises), sum(each.minutes for each in exercises)
     return (
         f"# Exercises {chapter.number} · {chapter.title}\n\n"
@@ -245,7 +245,7 @@ def _answer(exercise: Exercise, page: Page) -> str:
             raise PageError(
                 beside,
                 node.lineno,
-                f"`{node.name}` needs a docstring, or the marks {BEGIN} and {END}: learners see what stands before",
+                f"`{node.name}` needs a docstring, or the marks {BEGIN} and {END}: learners see what is above them",
             )
         told = _end(node.body[0]) - first
         indent = " " * node.body[0].col_offset

@@ -183,15 +183,15 @@ def for_nbgrader(exercise: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 def _require_ready(root: Path, folder: Path, update: bool) -> None:
     if not all((root / name).exists() for name in (*WHOLE, "solutions", str(CHAPTERS))):
-        raise ValueError(f"{root} is not the course's repository: run this at its top")
+        raise ValueError(f"{root} is not the course's repository: run this command at its top")
     holds = folder.is_dir() and any(path.name != ".git" for path in folder.iterdir())
     if folder.exists() and (not folder.is_dir() or (holds and not update)):
         raise ValueError(
-            f"{folder} is not empty: name a new folder; or add --update, which renews a package there, adds what is "
-            "new and leaves what anybody wrote as it is"
+            f"{folder} is not empty: name a new folder; or add --update, which updates a package there and keeps "
+            "what people wrote"
         )
     if root.resolve() in (folder.resolve(), *folder.resolve().parents):
-        raise ValueError(f"{folder} lies in the repository: name a folder outside of it")
+        raise ValueError(f"{folder} is inside the repository: name a folder outside of it")
     if (folder / "solutions").exists():
         raise ValueError(f"{folder} holds solutions: it looks like the course's repository; name another folder")
 

@@ -85,7 +85,7 @@ def write_solution(path: Path) -> bool:
     """
     slug = next((chapter.slug for chapter in CHAPTERS if chapter.notebook == path.name), None)
     if slug is None:
-        raise ValueError(f"{path} has the name of no chapter's notebook, such as {CHAPTERS[1].notebook}: rename it")
+        raise ValueError(f"{path} is not named like a chapter's notebook, such as {CHAPTERS[1].notebook}: rename it")
     before = nbformat.read(path, as_version=4) if path.exists() else nbformat.v4.new_notebook()
     made = solutions(slug)
     if [(cell.id, cell.source) for cell in made.cells] == [(cell.id, cell.source) for cell in before.cells]:
@@ -150,7 +150,7 @@ def refresh(path: Path, timeout: int = 180) -> None:
     try:
         client.execute(env=environment, stderr=subprocess.DEVNULL)  # the kernel's own messages, not the cells'
     except (CellExecutionError, CellTimeoutError) as error:
-        raise RuntimeError(f"{path} was left as it was: {error}") from error
+        raise RuntimeError(f"{path} is unchanged: {error}") from error
     _replace(path, nbformat.writes(_portable(notebook), version=4) + "\n")
 
 

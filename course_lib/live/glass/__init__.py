@@ -198,7 +198,7 @@ def about_of(
     whole |= {f"{i}.head.{h}" for i in range(config.n_layers) for h in range(config.n_heads)}
     if part is not None and part not in whole:
         raise ValueError(
-            f'part must be "embedding", "next" or such as "0.head.0", "0.feed_forward", "0.lens", for '
+            f'part must be "embedding", "next", or a part such as "0.head.0", "0.feed_forward", "0.lens" of '
             f"{config.n_layers} blocks of {config.n_heads} heads, got {part!r}"
         )
     sentences = [*([text] if text else []), *(sentences or _sentences(tokenizer))]

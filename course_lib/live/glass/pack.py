@@ -41,7 +41,7 @@ def pack(model: DecoderOnly, tokenizer: WordTokenizer | SubwordTokenizer, bits: 
     config = _config(model)
     told = _words(tokenizer) if isinstance(tokenizer, WordTokenizer) else _pieces(tokenizer)
     if len(told["tokens"]) != model.config.vocab_size:
-        raise ValueError(f"tokenizer has {len(told['tokens'])} tokens, and the model {model.config.vocab_size}")
+        raise ValueError(f"tokenizer has {len(told['tokens'])} tokens, but the model has {model.config.vocab_size}")
     weights = {name: value.detach() for name, value in model.state_dict().items()}
     if model.config.tie_weights:
         del weights["output.weight"]  # the same matrix as the token embedding
@@ -79,11 +79,11 @@ def _config(model: DecoderOnly) -> dict[str, Any]:
     for field, value in UNKNOWN.items():
         if config.pop(field) != value:
             raise ValueError(
-                f"model has {field}={getattr(model.config, field)!r}: the page shows {field}={value!r} alone"
+                f"model has {field}={getattr(model.config, field)!r}: the page shows only {field}={value!r}"
             )
     if config["positions"] == "relative" or config["activation"] == "silu":
         given = f"positions={config['positions']!r} and activation={config['activation']!r}"
-        raise ValueError(f"model has {given}: the page knows neither 'relative' nor 'silu'")
+        raise ValueError(f"model has {given}: the page does not support 'relative' and 'silu'")
     if model.config.positions == "rope":  # the angle by which each pair is rotated per position
         angles = rotary_angles(torch.arange(2), model.config.d_head, model.config.rope_theta)
         config["rope_frequencies"] = angles[1].tolist()
@@ -131,11 +131,11 @@ def _pieces(tokenizer: SubwordTokenizer) -> dict[str, Any]:
         merges = None
     elif told["model"]["type"] != "BPE" or told["normalizer"] or kinds[-1:] != ["ByteLevel"] or not plain:
         raise ValueError(
-            f"tokenizer is of the kind {told['model']['type']!r} after {kinds}: the page knows byte-pair encoding as "
-            "in GPT-2 or in SentencePiece"
+            f"tokenizer is of the kind {told['model']['type']!r} after {kinds}: the page supports byte-pair encoding "
+            "as in GPT-2 or in SentencePiece"
         )
     elif unknown := [kind for kind in kinds if kind not in SPLITS]:
-        raise ValueError(f"tokenizer cuts texts by {unknown[0]!r}: the page knows {' and '.join(SPLITS)}")
+        raise ValueError(f"tokenizer splits texts with {unknown[0]!r}: the page supports {' and '.join(SPLITS)}")
     names = {i: token for token, i in ids.items()}
     return {
         "kind": "pieces",

@@ -24,7 +24,7 @@ async function fetched(file) {
     await new Promise((seen) => { requestAnimationFrame(() => setTimeout(seen)); setTimeout(seen, 300); });
     return bytes;
   } catch (error) {
-    note.textContent = `The model could not be loaded (${error.message}). This page loads it from its own folder, and so needs `
+    note.textContent = `The model could not be loaded (${error.message}). This page loads it from its own folder, so it needs `
       + "a server: run “python -m http.server” in that folder and open the address that it prints.";
     throw error;
   }

@@ -52,7 +52,7 @@ export function mount(box, bytes, about, shown = () => {}) {
   const gone = make("div", {class: "buttons"});
   const chips = make("div", {class: "chips", role: "group", "aria-label": "tokens: choose one to follow"});
   const path = make("div", {class: `path${many ? " many" : ""}`, style: `--map: ${many ? 18 : 40}px; --maps: ${H * 26}px`});
-  const views = make("div", {class: "views", role: "group", "aria-label": "how the way is drawn"},
+  const views = make("div", {class: "views", role: "group", "aria-label": "how the path is drawn"},
     [["maps", "Maps"], ["flow", "Ribbons"]].map(([view, name]) => make("button", {type: "button", "data-view": view, click: () => { state.view = view; show(); }}, name)));
   const panel = make("section", {class: "panel", "aria-live": "polite", "aria-label": "the part that is open"});
   const bars = make("div", {class: "bars"});
@@ -73,12 +73,12 @@ export function mount(box, bytes, about, shown = () => {}) {
   });
   box.classList.add("glass");
   box.setAttribute("data-lm-suppress-shortcuts", "true");  // JupyterLab's keys stay outside
-  const guide = make("section", {class: "guide", "aria-label": "a way through the page", "aria-live": "polite", hidden: true});
+  const guide = make("section", {class: "guide", "aria-label": "a guided tour of the page", "aria-live": "polite", hidden: true});
   const around = make("button", {type: "button", click: () => lead(0)}, "Show me around");
   box.replaceChildren(
     make("div", {class: "text"}, input, choice, around), make("div", {class: "told"}, note, gone), guide, chips,
     make("div", {class: "columns"},
-      make("section", {"aria-label": "the way through the model"}, make("div", {class: "heading"}, make("h3", {}, "Through the model"), views), path),
+      make("section", {"aria-label": "the path through the model"}, make("div", {class: "heading"}, make("h3", {}, "Through the model"), views), path),
       make("section", {"aria-label": `the next ${one}`}, make("h3", {}, `The next ${one}`), bars, filters,
            make("div", {class: "sliders"}, sliders), write)),
     panel);
@@ -406,7 +406,7 @@ export function mount(box, bytes, about, shown = () => {}) {
     if (canvas.width !== 2 * side) canvas.width = canvas.height = 2 * side;  // two pixels for each of the page's: sharp letters
     canvas.style.width = canvas.style.height = `${side}px`;
     canvas.setAttribute("aria-label",
-      `the weights of head ${h} in layer ${l}, ${n} tokens that ask by ${n} that answer; the table holds the chosen row`);
+      `the weights of head ${h} in layer ${l}, ${n} query tokens by ${n} key tokens; the table shows the chosen row`);
     canvas.onmousemove = (event) => {
       const [t, s] = cellOf(event);
       if (words[t] && words[s]) found.textContent = `“${words[t]}” looks at “${words[s]}”: ${s > t ? "hidden by the mask" : percent(weight(l, h, t, s))}`;
