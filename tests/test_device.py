@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib.device import chosen, find_device, on, use_device
+from course_lib.device import chosen, find_device, in_words, on, use_device
 from course_lib.grading import grade
 from course_lib.pretrained import load_pretrained
 
@@ -73,6 +73,30 @@ def test_what_was_made_the_default_ends_with_the_block(device):
 def test_a_device_that_is_not_there_is_refused_and_those_that_are_there_named(name):
     with pytest.raises(ValueError, match=r"this machine has cpu.*auto for the fastest"):
         find_device(name)
+
+
+def test_of_several_devices_those_that_are_there_have_numbers(device, monkeypatch):
+    assert find_device(f"{device}:0") == torch.device(device, 0)
+    with pytest.raises(ValueError, match=f"no device '{device}:99': this machine has cpu"):
+        find_device(f"{device}:99")
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
+    assert find_device("auto") == torch.device("cuda")
+    assert find_device("cuda:1") == torch.device("cuda", 1)
+    with pytest.raises(ValueError, match=r"no device 'cuda:2': this machine has cpu and cuda:0 to cuda:1\."):
+        find_device("cuda:2")
+
+
+def test_beside_times_the_device_is_named_and_the_threads_of_the_cpu(device):
+    use_device(device)
+    try:
+        said = in_words()
+        torch.set_num_threads(2)
+        assert {said, in_words()} == ({"cpu, 1 thread", "cpu, 2 threads"} if device == "cpu" else {device})
+    finally:
+        torch.set_num_threads(1)
+        use_device("cpu")
 
 
 def test_the_environment_decides_and_without_it_the_cpu(monkeypatch, device):
