@@ -65,8 +65,8 @@ def on(device: torch.device) -> Iterator[None]:
             yield
 
 
-def in_words() -> str:
-    """Return what the chosen device is, for a line next to measured times: "cpu, 2 threads", or "cuda"."""
+def computes_on() -> str:
+    """Return the chosen device in words, for a line next to measured times: "cpu, 2 threads", or "cuda"."""
     threads = torch.get_num_threads()
     return f"cpu, {threads} thread{'' if threads == 1 else 's'}" if _chosen.type == "cpu" else str(_chosen)
 

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib.device import chosen, find_device, in_words, on, use_device
+from course_lib.device import chosen, computes_on, find_device, on, use_device
 from course_lib.grading import grade
 from course_lib.pretrained import load_pretrained
 
@@ -91,9 +91,9 @@ def test_of_several_devices_those_that_are_there_have_numbers(device, monkeypatc
 def test_beside_times_the_device_is_named_and_the_threads_of_the_cpu(device):
     use_device(device)
     try:
-        said = in_words()
+        said = computes_on()
         torch.set_num_threads(2)
-        assert {said, in_words()} == ({"cpu, 1 thread", "cpu, 2 threads"} if device == "cpu" else {device})
+        assert {said, computes_on()} == ({"cpu, 1 thread", "cpu, 2 threads"} if device == "cpu" else {device})
     finally:
         torch.set_num_threads(1)
         use_device("cpu")
