@@ -8,6 +8,8 @@ from torch import nn
 from course_lib.device import chosen, computes_on, find_device, on, use_device
 from course_lib.grading import grade
 from course_lib.pretrained import load_pretrained
+from course_lib.tinytown import Batches
+from tests import crossings
 
 DRAWS = {
     "rand": lambda: torch.rand(5),
@@ -43,6 +45,27 @@ def test_a_model_is_loaded_to_the_device_and_predicts_what_it_does_on_the_cpu(de
         logits = other(ids.to(device))
     assert logits.device.type == device
     torch.testing.assert_close(logits.cpu(), model(ids).detach(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("start_id", [None, 7])
+def test_batches_are_on_the_device_of_their_ids_and_those_of_the_cpu(device, start_id):
+    ids = torch.arange(200) % 10
+    expected = next(Batches(ids, 4, 5, torch.Generator().manual_seed(0), start_id))
+    for default in ("cpu", device):
+        with on(torch.device(default)):
+            drawn = next(Batches(ids.to(device), 4, 5, torch.Generator().manual_seed(0), start_id))
+        assert {part.device.type for part in drawn} == {device}
+        assert all(torch.equal(part.cpu(), own) for part, own in zip(drawn, expected, strict=True))
+
+
+def test_a_crossing_is_counted_for_the_line_of_the_course_that_asks_for_it(tmp_path, monkeypatch):
+    monkeypatch.setenv(crossings.FILE, str(tmp_path / "02_attention"))
+    for file, ways in {"course_lib/gpt.py": ["out", "out", "in"], "course_lib/checks.py": ["out"]}.items():
+        for way in ways:
+            exec(compile(f"\n\ncount({way!r})", f"/anywhere/{file}", "exec"), {"count": crossings.count})
+    head, line = crossings.table(tmp_path)
+    assert head.split()[-6:] == ["in", "out", "most", "of", "them", "at"]
+    assert line.split() == ["02_attention", "1", "2", "gpt.py:3", "3"]
 
 
 def test_weights_that_are_tied_stay_so_on_the_way_to_the_device(device):
