@@ -30,8 +30,8 @@ def use_device(name: str | None = None) -> torch.device:
     """Make one device the default of this thread, which is a notebook's only one, and return it.
 
     Args:
-        name: "cpu", "cuda", "mps", or "auto" for the fastest device of this machine. Without a name, the environment
-            variable COURSE_DEVICE decides; if it is not set, the CPU.
+        name: "cpu", "cuda", "mps", "cuda:1" for the second of several, or "auto" for the fastest device of this
+            machine. Without a name, the environment variable COURSE_DEVICE decides; if it is not set, the CPU.
     Errors: ValueError if the machine has no such device.
     """
     global _chosen
@@ -65,17 +65,25 @@ def on(device: torch.device) -> Iterator[None]:
             yield
 
 
+def computes_on() -> str:
+    """Return the chosen device in words, for a line next to measured times: "cpu, 2 threads", or "cuda"."""
+    threads = torch.get_num_threads()
+    return f"cpu, {threads} thread{'' if threads == 1 else 's'}" if _chosen.type == "cpu" else str(_chosen)
+
+
 def find_device(name: str) -> torch.device:
     """Return the device of this name, or the fastest for "auto". Raise ValueError if this machine does not have it."""
-    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    count = {"cpu": 1}
+    if torch.accelerator.is_available() and (accelerator := torch.accelerator.current_accelerator()):
+        count[accelerator.type] = torch.accelerator.device_count()
     if name == "auto":
-        return accelerator or torch.device("cpu")
+        return torch.device([*count][-1])
     try:
         device = torch.device(name)
     except (RuntimeError, TypeError):
         device = None
-    if device is None or (device.type != "cpu" and (accelerator is None or device.type != accelerator.type)):
-        here = "cpu" if accelerator is None else f"cpu and {accelerator.type}"
+    if device is None or (device.index or 0) >= count.get(device.type, 0):
+        here = " and ".join(kind if n == 1 else f"{kind}:0 to {kind}:{n - 1}" for kind, n in count.items())
         raise ValueError(
             f"there is no device {name!r}: this machine has {here}. Choose one of these, or auto for the fastest, "
             f"in {VARIABLE}, with `start --device`, or in use_device(…)"

@@ -264,7 +264,7 @@ def generate(
     def steps() -> Iterator[Tensor]:
         stopped = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)  # (B,)
         for _ in tqdm(range(max_new_tokens), disable=not progress, desc="writing", unit="token"):
-            if stopped.all():
+            if stop is not None and stopped.all():
                 return
             logits = draft.next_logits()  # (B, V)
             if repetition_penalty != 1:

@@ -206,7 +206,7 @@ def story_losses(
         # (B, T): the loss of each token, 0 after the end of a story
         loss = nn.functional.cross_entropy(logits.transpose(1, 2), targets, ignore_index=IGNORED, reduction="none")
         checks.require_real(loss, logits)
-        nats.append(loss.double().sum(dim=1).cpu())
+        nats.append(loss.cpu().double().sum(dim=1))
     return torch.cat(nats), torch.tensor([len(row) - 1 for row in stories])
 
 

@@ -13,12 +13,14 @@ import gc
 import os
 import re
 import sys
+import tempfile
+from pathlib import Path
 
 import jaxtyping
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from tests import warm
+from tests import crossings, warm
 
 # nbformat pulls this in for one kind of address that no notebook has, and its grammar takes a second to build, in every
 # process. Who looks for it does without where it is missing, and here it is.
@@ -27,6 +29,8 @@ sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 # Where the environment forbids to keep compiled code, each of a run's hundred processes would compile all anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+CROSSINGS = "COURSE_CROSSINGS_OF_ALL"  # the environment variable with the folder of a run's counts
 
 
 def pytest_addoption(parser):
@@ -63,9 +67,20 @@ def pytest_configure(config):
         os.environ["COURSE_DEVICE"] = config.option.device  # of every kernel, too
         if config.option.device == "pretend":
             from tests import pretend  # noqa: F401  # makes it known
+
+            if CROSSINGS not in os.environ:
+                config.crossings = tempfile.TemporaryDirectory()  # as long as the run
+                os.environ[CROSSINGS] = config.crossings.name
     config.option.loadscopereorder = False  # see `turn`
     config.addinivalue_line("markers", "proof: runs with --proof, and only then")
     warm.install()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """The kernel of a notebook, which is started with its first cell, counts into a file of its own."""
+    if CROSSINGS in os.environ and item.path.suffix == ".ipynb":
+        os.environ[crossings.FILE] = f"{os.environ[CROSSINGS]}/{item.path.parent.name} {item.path.stem}"
 
 
 @pytest.hookimpl(wrapper=True)
@@ -172,6 +187,8 @@ def pytest_terminal_summary(terminalreporter, config):
             cells = [by_kind.get(kind, [0, 0]) for kind in (*KINDS, "all")]
             texts = [f"{good:,}" if good == of else f"{good:,} of {of:,}" for good, of in cells]
             terminalreporter.write_line(f"{line:<42}" + "".join(f"{text:>12}" for text in texts))
+    for line in crossings.table(Path(os.environ[CROSSINGS])) if CROSSINGS in os.environ else ():
+        terminalreporter.write_line(line)
     this, other = ("proofs", "") if config.option.proof else ("tests of every run", " --proof")
     if config.option.browser:
         this, other = "tests in a browser", ", and with --proof"

@@ -5,9 +5,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib.device import chosen, find_device, on, use_device
+from course_lib.device import chosen, computes_on, find_device, on, use_device
 from course_lib.grading import grade
 from course_lib.pretrained import load_pretrained
+from course_lib.tinytown import Batches
+from tests import crossings
 
 DRAWS = {
     "rand": lambda: torch.rand(5),
@@ -45,6 +47,27 @@ def test_a_model_is_loaded_to_the_device_and_predicts_what_it_does_on_the_cpu(de
     torch.testing.assert_close(logits.cpu(), model(ids).detach(), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("start_id", [None, 7])
+def test_batches_are_on_the_device_of_their_ids_and_those_of_the_cpu(device, start_id):
+    ids = torch.arange(200) % 10
+    expected = next(Batches(ids, 4, 5, torch.Generator().manual_seed(0), start_id))
+    for default in ("cpu", device):
+        with on(torch.device(default)):
+            drawn = next(Batches(ids.to(device), 4, 5, torch.Generator().manual_seed(0), start_id))
+        assert {part.device.type for part in drawn} == {device}
+        assert all(torch.equal(part.cpu(), own) for part, own in zip(drawn, expected, strict=True))
+
+
+def test_a_crossing_is_counted_for_the_line_of_the_course_that_asks_for_it(tmp_path, monkeypatch):
+    monkeypatch.setenv(crossings.FILE, str(tmp_path / "02_attention"))
+    for file, ways in {"course_lib/gpt.py": ["out", "out", "in"], "course_lib/checks.py": ["out"]}.items():
+        for way in ways:
+            exec(compile(f"\n\ncount({way!r})", f"/anywhere/{file}", "exec"), {"count": crossings.count})
+    head, line = crossings.table(tmp_path)
+    assert head.split()[-6:] == ["in", "out", "most", "of", "them", "at"]
+    assert line.split() == ["02_attention", "1", "2", "gpt.py:3", "3"]
+
+
 def test_weights_that_are_tied_stay_so_on_the_way_to_the_device(device):
     both = nn.ModuleDict({"one": nn.Linear(3, 3), "other": nn.Linear(3, 3)})
     both["other"].weight = both["one"].weight
@@ -73,6 +96,30 @@ def test_what_was_made_the_default_ends_with_the_block(device):
 def test_a_device_that_is_not_there_is_refused_and_those_that_are_there_named(name):
     with pytest.raises(ValueError, match=r"this machine has cpu.*auto for the fastest"):
         find_device(name)
+
+
+def test_of_several_devices_those_that_are_there_have_numbers(device, monkeypatch):
+    assert find_device(f"{device}:0") == torch.device(device, 0)
+    with pytest.raises(ValueError, match=f"no device '{device}:99': this machine has cpu"):
+        find_device(f"{device}:99")
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
+    assert find_device("auto") == torch.device("cuda")
+    assert find_device("cuda:1") == torch.device("cuda", 1)
+    with pytest.raises(ValueError, match=r"no device 'cuda:2': this machine has cpu and cuda:0 to cuda:1\."):
+        find_device("cuda:2")
+
+
+def test_beside_times_the_device_is_named_and_the_threads_of_the_cpu(device):
+    use_device(device)
+    try:
+        said = computes_on()
+        torch.set_num_threads(2)
+        assert {said, computes_on()} == ({"cpu, 1 thread", "cpu, 2 threads"} if device == "cpu" else {device})
+    finally:
+        torch.set_num_threads(1)
+        use_device("cpu")
 
 
 def test_the_environment_decides_and_without_it_the_cpu(monkeypatch, device):

@@ -469,7 +469,11 @@ def test_it_says_how_far_the_notebook_was_read_and_a_startup_file_of_the_learner
 def test_where_a_server_runs_already_none_is_started(course, opened, monkeypatch, capsys):
     monkeypatch.setenv("JUPYTER_SERVER_ROOT", str(course))
     assert main(["start", "--folder", str(course / "my")]) == 0
-    assert "open my/notebooks/00_start_here.ipynb" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "open my/notebooks/00_start_here.ipynb" in said
+    assert "COURSE_DEVICE" not in said
+    assert main(["start", "--folder", str(course / "my"), "--device", "cpu"]) == 0
+    assert "keep their device: set COURSE_DEVICE where JupyterLab is started" in capsys.readouterr().out
     assert opened == []
 
 
@@ -487,8 +491,11 @@ def test_where_jupyterlab_has_the_folder_open_its_page_is_opened_and_no_second_s
     assert seen == [f"http://localhost:2/lab/tree/{NAMES[1]}?token=y"]
     assert opened == []
     assert seen[0] in capsys.readouterr().out
-    assert main(["start", "2", "--folder", str(folder), "--lab=--port=9000"]) == 0
-    assert len(opened) == 1
+    assert main(["start", "2", "--folder", str(folder), "--device", "cpu"]) != 0
+    assert "on its own device: end it first (http://localhost:2/)" in capsys.readouterr().err
+    assert (len(seen), opened) == (1, [])
+    assert main(["start", "2", "--folder", str(folder), "--lab=--port=9000", "--device", "cpu"]) == 0
+    assert [environment["COURSE_DEVICE"] for environment in opened.environments] == ["cpu"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="on Windows SIGTERM ends a process before it can do anything")

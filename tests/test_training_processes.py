@@ -117,7 +117,7 @@ def test_the_command_trains_in_two_processes_and_the_first_alone_reports(tmp_pat
         capture_output=True, text=True, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr[-3000:]
-    assert ended.stdout.count("Training the Tinytown model for 2 steps on 1 threads in 2 processes") == 1
+    assert ended.stdout.count("Training the Tinytown model for 2 steps on cpu, 1 thread in 2 processes") == 1
     assert ended.stdout.count("on held-out stories") == 1
     assert load_pretrained(tmp_path / "own")
     assert not (tmp_path / "own" / "training.pt").exists()

@@ -145,5 +145,5 @@ def test_static_figures_draw_the_data_they_are_given():
 )
 def test_the_title_of_the_speed_figure_follows_the_bars(hand, fused, title):
     figure = figures.speed_ratios([256, 512], {"by hand": hand, "with PyTorch's functions": fused})
-    assert figure.texts[0].get_text() == f"On this machine, RMSNorm is {title}"
+    assert figure.texts[0].get_text() == f"On cpu, 1 thread: RMSNorm is {title}"
     assert [bar.get_height() for bar in figure.axes[0].patches] == [*hand, *fused]

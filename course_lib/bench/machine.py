@@ -10,6 +10,8 @@ from pathlib import Path
 import psutil
 import torch
 
+from course_lib.device import chosen
+
 BUSY = 0.10  # fraction of all cores; if other programs use more, the figures mean nothing
 LOOK = 1.0  # seconds of observation before the first measurement
 SIDE = 2048  # of the matrices for the matmul rate: large enough to keep every core busy
@@ -20,13 +22,14 @@ class TooBusy(RuntimeError):
 
 
 def describe() -> dict[str, str | int]:
-    """Return the facts that a reader needs to judge the figures: processor, cores, threads, versions, date."""
+    """Return the facts that a reader needs to judge the figures: processor, cores, device, versions, date."""
     versions = {name: metadata.version(name) for name in ("torch", "transformers")}
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
     return {
         "processor": _processor(),
         "cores": os.cpu_count() or 1,
         "threads": torch.get_num_threads(),
+        "device": chosen().type,
         "gpu": gpu,
         "memory_gib": round(psutil.virtual_memory().total / 2**30),
         "python": platform.python_version(),

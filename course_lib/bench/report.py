@@ -66,6 +66,11 @@ class Report:
     limits: dict[str, float] = field(default_factory=dict)
     others: float = 0.0  # fraction of the cores that other programs used meanwhile
 
+    @property
+    def where(self) -> str:
+        """Return the processor, its cores and threads, and the date, for a line next to the figures."""
+        return "{processor}, {cores} cores, {threads} threads, {date}".format(**self.machine)
+
     def table(self, *parts: str) -> str:
         """Return the report as text: the machine, then a block of lines for each of these parts (by default, all)."""
         lines = textwrap.wrap(", ".join(f"{name} {value}" for name, value in self.machine.items()), 118)

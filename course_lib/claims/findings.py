@@ -58,7 +58,11 @@ def _write(known: Mapping[str, Finding]) -> None:
         ids = [id for id in ordered if find(id).chapter == chapter.number]
         path = CHAPTERS_FOLDER / chapter.slug / "claims.json"
         if ids or path.exists():
-            save_json(path, {id: _rounded(asdict(known[id])) for id in ids})
+            save_json(path, {id: _rounded(_kept(known[id])) for id in ids})
+
+
+def _kept(finding: Finding) -> dict[str, object]:
+    return {name: value for name, value in asdict(finding).items() if value or name != "timed_on"}
 
 
 def _rounded(value: object) -> object:

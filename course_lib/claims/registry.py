@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.course.contents import BY_SLUG, CHAPTERS, Chapter, chapter_of
+from course_lib.device import computes_on
 
 VERDICTS = ("confirmed", "depends", "refuted", "not at this size", "by construction")
 FIRM = ("confirmed", "refuted")  # verdicts that must hold at every size that was tried
@@ -91,7 +92,7 @@ class Finding:
     verdict: "confirmed", "refuted", "depends" (true under the conditions in `because`), "not at this size" (models this
     small cannot decide it) or "by construction" (no other outcome was possible).
     measured, values, because, figures, rows: as in `Measurement`. tried: the same claim at other sizes
-    (`claims --stress`).
+    (`claims --stress`). timed_on: the device of times, such as "cpu, 1 thread"; "" if nothing is timed.
     Errors: ValueError if the verdict is unknown, `values` is empty, or the rows have different numbers of cells.
     """
 
@@ -102,6 +103,7 @@ class Finding:
     figures: Mapping[str, Any] = field(default_factory=dict)
     tried: tuple[Tried, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
+    timed_on: str = ""
 
     def __post_init__(self):
         if self.verdict not in VERDICTS:
@@ -259,14 +261,15 @@ class Experiment:
             )
         values = tuple(float(value) for value in found.values)
         rows = tuple(map(tuple, found.rows))
-        return Finding(found.measured, values, verdict, found.because, dict(found.figures), rows=rows)
+        timed_on = computes_on() if self.timed else ""
+        return Finding(found.measured, values, verdict, found.because, dict(found.figures), (), rows, timed_on)
 
     def told(self, finding: Finding) -> list[str]:
         """Return the claim and its finding as lines of text, one paragraph per line."""
         ours = "" if self.verbatim else " (the wording above is ours)"
         return [
             f"{self.stated} ({self.by})",
-            f"{finding.verdict}: {finding.measured}{self.drawn}",
+            f"{finding.verdict}: {finding.measured}{self.basis(finding)}",
             finding.because,
             f"their words: “{self.source.quote}” {self.source}{ours}",
             f"control: {self.control}",
@@ -274,10 +277,11 @@ class Experiment:
             *(f"tried at {each}" for each in finding.tried),
         ]
 
-    @property
-    def drawn(self) -> str:
-        """Return " (3 seeds)", or "" without seeds."""
-        return f" ({len(self.seeds)} seeds)" if self.seeds else ""
+    def basis(self, finding: Finding) -> str:
+        """Return the seeds and the device of times, such as " (3 seeds; timed on cpu, 1 thread)"; "" without both."""
+        seeds = f"{len(self.seeds)} seeds" if self.seeds else ""
+        timed = f"timed on {finding.timed_on}" if finding.timed_on else ""
+        return f" ({'; '.join(filter(None, (seeds, timed)))})" if seeds or timed else ""
 
 
 _REGISTERED: dict[str, Experiment] = {}

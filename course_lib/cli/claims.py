@@ -70,14 +70,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _paragraphs(each: "Experiment", finding: "Finding") -> str:
     """Return a claim with its full finding, as text for the terminal."""
-    where = f"chapter {each.chapter}, {each.id}" + (", this machine" if each.timed else "")
     from course_lib.claims.card import rows_as_text
 
     claim, verdict, *rest = (
         textwrap.fill(line, 110, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
         for line in each.told(finding)
     )
-    return "\n".join(["", where, claim, verdict, *rows_as_text(finding.rows), *rest])
+    return "\n".join(["", f"chapter {each.chapter}, {each.id}", claim, verdict, *rows_as_text(finding.rows), *rest])
 
 
 def _about(chosen: Sequence["Experiment"]) -> int:

@@ -27,6 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     import torch
 
     from course_lib.checks import require_at_least_one
+    from course_lib.device import computes_on
     from course_lib.ladder.climb import draw_record
     from course_lib.ladder.picture import told
     from course_lib.ladder.rungs import RUNGS, SEEDS, Height, get_rung, recorded, train_rung, write_record
@@ -41,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{rung.id:<18} {rung.label:<42} {told(recorded()[rung.id])}")
         return 0
     for number, rung in enumerate(chosen, 1):
-        print(f"{rung.label}: training with seeds {', '.join(map(str, SEEDS))}")
+        print(f"{rung.label}: training with seeds {', '.join(map(str, SEEDS))} on {computes_on()}")
         heights = [train_rung(rung.id, seed, progress=True)[1] for seed in SEEDS]
         found = Height(tuple(height.nats[0] for height in heights), heights[0].grammar)
         print(f"  here       {told(found)}")

@@ -48,7 +48,10 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train the model; for tinytown, also print what it has learnt."""
+    import torch
+
     from course_lib.claims import TinytownRecipe, recipes, train_tinytown
+    from course_lib.device import computes_on
     from course_lib.pretrained import shipped_figures
     from course_lib.training_options.processes import count, join_processes, rank
 
@@ -73,9 +76,10 @@ def run(arguments: argparse.Namespace) -> int:
         print(f'Open it with `load_pretrained("{folder}")`.')
         return 0
     recipe = replace(recipe, **chosen)
+    torch.set_num_threads(recipe.threads)
     if rank() == 0:
         by = f" in {count()} processes" if count() > 1 else ""
-        print(f"Training the Tinytown model for {recipe.steps:,} steps on {recipe.threads} threads{by}, into {folder}.")
+        print(f"Training the Tinytown model for {recipe.steps:,} steps on {computes_on()}{by}, into {folder}.")
         print("You may interrupt it: the same command continues from the last checkpoint.")
     try:
         figures, _ = train_tinytown(folder, recipe)

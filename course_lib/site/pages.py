@@ -233,7 +233,7 @@ def claim(experiment: Experiment, finding: Finding) -> str:
 
 [{finding.verdict}]{{.verdict}} {literal(finding.because)}
 
-**Measured:** {literal(finding.measured.removesuffix("."))}{experiment.drawn}.{timed}
+**Measured:** {literal(finding.measured.removesuffix("."))}{experiment.basis(finding)}.{timed}
 
 {rows}**The author’s words:** “{literal(who.quote)}”
 

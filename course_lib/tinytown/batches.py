@@ -43,7 +43,8 @@ class Batches:
             raise ValueError(f"T={T} needs at least {T + 1} ids (a target for the last input), got {len(ids)}")
         self.ids, self.batch_size, self.T, self.generator = ids, batch_size, T, generator
         last = len(ids) - T  # one more than the last position at which T + 1 tokens can begin
-        self.starts = torch.arange(last) if start_id is None else (ids[:last] == start_id).nonzero().flatten().cpu()
+        every = torch.arange(last, device=ids.device)
+        self.starts = every if start_id is None else every[ids[:last] == start_id]
         if len(self.starts) == 0:
             raise ValueError(f"no row of {T + 1} ids begins with start_id={start_id}")
 
@@ -51,9 +52,9 @@ class Batches:
         return self
 
     def __next__(self) -> tuple[Tensor, Tensor]:
-        chosen = torch.randint(len(self.starts), (self.batch_size,), generator=self.generator)
-        places = self.starts[chosen, None] + torch.arange(self.T + 1)  # (B, T + 1)
-        rows = self.ids[places.to(self.ids.device)]  # (B, T + 1)
+        device = self.ids.device
+        chosen = torch.randint(len(self.starts), (self.batch_size,), generator=self.generator).to(device)
+        rows = self.ids[self.starts[chosen, None] + torch.arange(self.T + 1, device=device)]  # (B, T + 1)
         return rows[:, :-1], rows[:, 1:]
 
 

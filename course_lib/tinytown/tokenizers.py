@@ -240,8 +240,9 @@ def _require_special_tokens(special_tokens: object, alphabet: set[str]) -> list[
 def _require_known_ids(ids: Iterable[int] | Tensor, vocab_size: int) -> list[int]:
     """Return the ids as a list. Raise TypeError unless they are whole numbers in a row; ValueError outside [0, V)."""
     try:
-        row = [index(i) for i in ids]
-        if isinstance(ids, bytes) or any(map(checks.is_truth, ids)):
+        given = ids.tolist() if isinstance(ids, Tensor) else ids  # from a GPU, all at once
+        row = [index(i) for i in given]
+        if isinstance(ids, bytes) or any(map(checks.is_truth, given)):
             raise TypeError
     except (TypeError, RuntimeError):
         raise TypeError(f"ids must be one row of whole numbers, got {ids!r}") from None

@@ -43,14 +43,15 @@ def add_gradients(model: nn.Module, drawn: Sequence[tuple[Tensor | None, ...]], 
     tokens = [predicted(batch) for batch in drawn] if len(drawn) > 1 else [1]
     n, mine = processes.count(), range(processes.rank(), len(drawn), processes.count())
     device = next(model.parameters()).device.type
-    loss = 0.0
+    parts = []
     for i in mine:
         with processes.averaging(model, now=i == mine[-1]):
             with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
                 mean = _require_loss(model, drawn[i])
             part = mean * (n * tokens[i] / sum(tokens))  # times n, because gradients are averaged over processes
             part.backward()
-        loss += part.item()
+        parts.append(part.detach())
+    loss = sum(torch.stack(parts).tolist())  # only now does a GPU have to be waited for
     if n == 1:
         return loss
     said = sum(float(batch[-1].sum()) for batch in drawn if batch[-1] is not None)

@@ -221,7 +221,7 @@ def card(experiment: Experiment, found: Finding) -> Card:
     """Return the card of a claim with its result."""
     return Card(
         claim=f"{experiment.stated} ({experiment.by})",
-        measured=f"{found.measured}{experiment.drawn}",
+        measured=f"{found.measured}{experiment.basis(found)}",
         because=found.because,
         quote=f"“{experiment.source.quote}”",
         source=str(experiment.source),

@@ -64,8 +64,8 @@ def two_tables(rate: float, seed: int, std: float, steps: int) -> tuple[float, T
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        losses.append(loss.item())
-    return statistics.fmean(losses[-max(1, steps // 5) :]), table.detach()
+        losses.append(loss.detach())
+    return statistics.fmean(torch.stack(losses[-max(1, steps // 5) :]).tolist()), table.detach()
 
 
 SIMILAR = 0.6  # rows with at least this mean cosine count as similar

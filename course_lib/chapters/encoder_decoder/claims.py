@@ -72,6 +72,7 @@ def looked_at(
         with cut_head(model, head), evaluating(model):
             without.append(model(source_ids, target_ids, source_mask).argmax(dim=-1))  # (B, T)
     cut = torch.stack(without, dim=-1)  # (B, T, H)
+    guesses, targets, favourite, cut = (each.cpu() for each in (guesses, targets, favourite, cut))  # read word by word
     found = []
     for row, (english, french) in enumerate(sample):
         words, translated = split_words(english), split_words(french)

@@ -74,7 +74,7 @@ class MaskedBatches:
         return self
 
     def __next__(self) -> tuple[Tensor, Tensor, Tensor]:
-        chosen = torch.randint(len(self.passages), (self.batch_size,), generator=self.generator).tolist()
+        chosen = torch.randint(len(self.passages), (self.batch_size,), generator=self.generator, device="cpu").tolist()
         rows = [self.passages[i] for i in chosen]
         ids = stack(rows, self.tokenizer.pad_id)  # (B, T)
         drawn = torch.rand(ids.shape, generator=self.generator) < self.share

@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from course_lib.device import computes_on
 from course_lib.live.drawing import Drawing, as_function, fix_layout, headline, new_figure, new_panels
 from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, SKY, WIDE
 
@@ -206,7 +207,7 @@ class SpeedRatios(Drawing):
                 number.xy = (number.xy[0], value)
                 number.set_text(f"{value:.2f}")
         told = ", ".join(f"{_compared(values)} {name}" for name, values in self.ratios.items())
-        self.headline.set_text(self.title or f"On this machine, RMSNorm is {told}")
+        self.headline.set_text(self.title or f"On {computes_on()}: RMSNorm is {told}")
 
 
 def _compared(ratios: Sequence[float]) -> str:

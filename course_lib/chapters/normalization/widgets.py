@@ -19,6 +19,7 @@ from course_lib.chapters.normalization.claims import (
     rms_norm_by_hand,
     spread_by_depth,
 )
+from course_lib.device import computes_on
 from course_lib.live.attempts import went_wrong
 from course_lib.live.figure import LiveFigure, dropdown, slider
 
@@ -224,7 +225,8 @@ def explore_speed(function: Callable) -> LiveFigure:
     def describe(rounds):
         _, problem = measure(rounds)
         return problem or (
-            f"Time of RMSNorm over that of LayerNorm, as your function measures it in {rounds} rounds on this machine: "
+            f"Time of RMSNorm over that of LayerNorm, as your function measures it in {rounds} rounds, timed on "
+            f"{computes_on()}: "
             "both norms written by hand, and both as PyTorch's kernels. Below 1, RMSNorm is faster."
         )
 

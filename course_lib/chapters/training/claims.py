@@ -181,9 +181,9 @@ def moves_and_signs(
     one_batch: use the same rows in every step, so that no two batches differ.
     """
     model, batches = small_model(seed=seed), story_batches(16, seed)
-    found: list[float] = []
-    changed: list[float] = []
-    signs: Tensor | None = None  # of the gradients in the step before
+    found: list[Tensor] = []
+    changed: list[Tensor] = []
+    signs: Tensor | None = None  # of the gradients of the step before
     rows = next(batches)
     optimizer = make_optimizer(model, weight_decay=0)
     for group in optimizer.param_groups:
@@ -195,13 +195,13 @@ def moves_and_signs(
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         now = torch.cat([p.grad.sign().flatten() for p in model.parameters() if p.grad is not None])
-        changed.append(0.0 if signs is None else (now != signs).float().mean().item())
+        changed.append(torch.zeros(()) if signs is None else (now != signs).float().mean())
         signs = now
         before = nn.utils.parameters_to_vector(model.parameters()).detach()
         optimizer.step()
         moved = nn.utils.parameters_to_vector(model.parameters()).detach() - before
-        found.append((moved.abs().median() / rate).item())
-    return found, changed
+        found.append(moved.abs().median() / rate)
+    return torch.stack(found).tolist(), torch.stack(changed).tolist()
 
 
 AVERAGES = {"m": "exp_avg", "v": "exp_avg_sq"}  # AdamW's names for its averages of the gradient and of its square

@@ -17,6 +17,7 @@ from course_lib.chapters.your_gpt.workshop import LENT, learn, load, parity
 from course_lib.claims.tinytown import HELD_OUT_SEED
 from course_lib.config import TransformerConfig
 from course_lib.course.files import ASSETS, read_json, save_json
+from course_lib.device import computes_on
 from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.ladder.rungs import BATCH, HELD_OUT, STEPS, Height
 from course_lib.pretrained import load_text
@@ -167,7 +168,8 @@ def main(argv: list[str] | None = None) -> int:
     seconds = time.monotonic() - began
     found: dict[str, Any] = {"tinytown": {"steps": STEPS, "nats": [round(nats, 4)], "grammar": round(grammar, 4)}}
     print(
-        f"Tinytown: {nats:.4f} nats, {nats - grammar:.4f} above the entropy, after {STEPS:,} steps in {seconds:.0f} s"
+        f"Tinytown: {nats:.4f} nats, {nats - grammar:.4f} above the entropy, "
+        f"after {STEPS:,} steps in {seconds:.0f} s on {computes_on()}"
     )
     try:
         text = load_text("tinyshakespeare")
@@ -176,7 +178,8 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     began = time.monotonic()
     found["letters"] = learn_letters(my_gpt, text)
-    print(f"Tiny Shakespeare: {found['letters']['held_out']} nats per letter, in {time.monotonic() - began:.0f} s")
+    seconds = time.monotonic() - began
+    print(f"Tiny Shakespeare: {found['letters']['held_out']} nats per letter, in {seconds:.0f} s on {computes_on()}")
     print(found["letters"]["sample"])
     if arguments.record:
         found["tinytown"]["nats"] += [round(complete(my_gpt, seed)[0], 4) for seed in SEEDS[1:]]
