@@ -1,31 +1,15 @@
-"""What runs with `pytest --device`: all notebooks, the tests that take a device, and those of the library, whose tensors
-are then made on the device."""
+"""What runs with `pytest --device`: all notebooks, the tests that take a device, and those of the library."""
 
+# Files whose tests make their tensors by default, and so on the device.
 LIBRARY = [
-    *("attention", "embeddings", "feed_forward", "fine_tuning", "heads", "masks", "normalization", "positions"),
-    *("beam", "blocks", "cache", "linear", "models", "models_against_transformers", "pretrained", "trace"),
-    *(
-        "efficiency",
-        "families",
-        "glass",
-        "inside",
-        "interventions",
-        "ladder",
-        "tinytown",
-        "training",
-        "training_options",
-    ),
-    *("sampling", "sampling_batches", "sampling_exercises", "sampling_filters", "transforms", "counting_training"),
-    *("experiments_attention", "experiments_blocks", "experiments_counting", "experiments_efficiency"),
-    *("experiments_embeddings", "experiments_encoder_decoder", "experiments_feed_forward", "experiments_gpt"),
-    *("experiments_heads", "experiments_masks", "experiments_normalization", "experiments_positions"),
-    *("experiments_pretrained", "experiments_sampling", "experiments_training"),
-    *("grading_calls", "grading_cases", "grading_careless", "grading_diagnosis", "grading_fresh", "grading_hints"),
-    *("grading_named", "grading_seeds", "grading_truthful"),
+    *("attention", "beam", "blocks", "cache", "embeddings", "feed_forward", "heads", "linear", "masks", "models"),
+    *("normalization", "positions", "pretrained", "trace"),
 ]
 
-# What is of the CPU by its nature.
-OF_THE_CPU: dict[str, str] = {}
+# Tests in these files that stay on the CPU, and why.
+OF_THE_CPU = {
+    "beam::test_the_best_beam_is_that_of_transformers": "takes minutes: transformers searches in thousands of small steps",
+}
 
 
 def of_the_library(path) -> bool:

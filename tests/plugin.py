@@ -43,8 +43,9 @@ def pytest_addoption(parser):
     parser.getgroup("course").addoption(
         "--device",
         default="",
-        help="run only what depends on a device, on this one: every notebook, compared with the same outputs, the tests "
-        "that take a device, and those of the library; cuda, mps, or pretend, which any machine has (tests/pretend.py)",
+        help="run only what depends on a device, on this one: every notebook, compared with the same outputs, the "
+        "tests of the library and those that take a device (tests/on_device.py); cuda, mps, or pretend, which any "
+        "machine has (tests/pretend.py)",
     )
     parser.getgroup("course").addoption(
         "--quarter", type=int, metavar="NUMBER", help="with --device: every fourth file, beginning with this one"

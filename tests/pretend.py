@@ -164,7 +164,7 @@ def fused_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=
     given = [inner_of(x) for x in (query, key, value, attn_mask, dropout_p, is_causal)]
     options = {"scale": scale, "enable_gqa": enable_gqa}
     chosen = torch._fused_sdp_choice(*given, **options) if isinstance(query, Pretend) else None
-    if chosen != SDPBackend.FLASH_ATTENTION.value or dropout_p:
+    if chosen != SDPBackend.FLASH_ATTENTION.value or dropout_p or getattr(attn_mask, "requires_grad", False):
         return plain_attention(query, key, value, attn_mask, dropout_p, is_causal, **options)
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill(~attn_mask, -torch.inf)

@@ -52,10 +52,8 @@ def pack(model: DecoderOnly, tokenizer: WordTokenizer | SubwordTokenizer, bits: 
         bits = 16 if count <= MOST_IN_HALVES else 8
     require_one_of((8, 16), bits=bits)
     config["max_seq_len"] = min(config["max_seq_len"], MOST_TOKENS if count <= MOST_IN_HALVES else MOST_OF_A_LARGE_ONE)
-    rows = torch.zeros(
-        config["max_seq_len"], model.config.d_model, device="cpu"
-    )  # everywhere the same: a GPU rounds sin
-    with torch.no_grad():
+    rows = torch.zeros(config["max_seq_len"], model.config.d_model, device="cpu")
+    with torch.no_grad():  # on the CPU, because a GPU's sines differ in the last digit
         rows = rows if model.positions is None else deepcopy(model.positions).cpu()(rows)
     weights.pop("positions.weight", None)  # a learned table: like all positions, its rows are added below
     packed = {name: part for each, weight in weights.items() for name, part in _packed(each, weight, bits).items()}
