@@ -1,7 +1,9 @@
 """The device of a notebook: the CPU, or a GPU if you ask for one with COURSE_DEVICE or `start --device`.
 
 Tensors that name no device are made there, so a chapter's code is the same on each. Random numbers are always drawn on
-the CPU and moved, because a GPU draws others from the same seed: models, texts and rounded figures stay the same.
+the CPU and moved, because a GPU draws others from the same seed: models, texts and rounded figures stay the same. So a
+generator is always one of the CPU. Not covered are functions of PyTorch that the course does not use and that draw
+numbers inside, such as F.gumbel_softmax and the dropout of nn.MultiheadAttention.
 """
 
 import os
@@ -10,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 VARIABLE = "COURSE_DEVICE"
@@ -20,7 +22,10 @@ NEW = {torch.rand, torch.randn, torch.randint, torch.randperm}
 LIKE = {torch.rand_like, torch.randn_like, torch.randint_like}
 IN_PLACE = {getattr(Tensor, f"{name}_") for name in ("normal", "uniform", "bernoulli", "exponential", "random")}
 FROM_PROBABILITIES = {torch.multinomial, torch.bernoulli, Tensor.multinomial, Tensor.bernoulli}
-RANDOM = {*NEW, *LIKE, *IN_PLACE, *FROM_PROBABILITIES, F.dropout}
+# PyTorch passes these three to a mode as a whole, and the mode does not see what they call. All other ones call these.
+INITIALISERS = {nn.init.uniform_, nn.init.normal_, nn.init.kaiming_uniform_}
+ATTENTION = torch._C._nn.scaled_dot_product_attention  # type: ignore[attr-defined]  # by its name in F it may be replaced
+RANDOM = {*NEW, *LIKE, *IN_PLACE, *FROM_PROBABILITIES, *INITIALISERS, F.dropout, ATTENTION}
 
 _chosen = torch.device("cpu")
 _entered = ExitStack()  # what `use_device` has switched on
@@ -102,12 +107,19 @@ class DrawnOnTheCPU(TorchFunctionMode):
             device, learned = kwargs.pop("device", None), kwargs.pop("requires_grad", False)
             drawn = func(*args, **kwargs, device="cpu").to(device or torch.get_default_device())
             return drawn.requires_grad_() if learned else drawn
+        if not args:
+            args = (kwargs.pop(next(name for name in ("input", "query", "tensor") if name in kwargs)),)
         x = args[0]
-        if not isinstance(x, Tensor) or x.device.type == "cpu":
+        if not isinstance(x, Tensor) or x.device.type in ("cpu", "meta"):
             return func(*args, **kwargs)
         if func is F.dropout:
             return _dropout(*args, **kwargs)
+        if func is ATTENTION:
+            return _attention(*args, **kwargs)
         drawn = func(x.detach().cpu(), *args[1:], **kwargs).to(x.device)
+        if func in INITIALISERS:
+            x.detach().copy_(drawn)
+            return x
         return x.copy_(drawn) if func in IN_PLACE else drawn
 
 
@@ -117,3 +129,16 @@ def _dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = F
         return x
     kept = torch.empty(x.shape, dtype=x.dtype, device="cpu").bernoulli_(1 - p).div_(1 - p).to(x.device)
     return x.mul_(kept) if inplace else x * kept
+
+
+def _attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, **options) -> Tensor:
+    """Drop the attention weights that the CPU would drop: a GPU's fused kernel draws numbers of its own."""
+    if dropout_p == 0:
+        return ATTENTION(query, key, value, attn_mask, is_causal=is_causal, **options)
+    one_each = torch.eye(
+        key.shape[-2], dtype=value.dtype, device=value.device
+    )  # with these values, the output is the weights
+    weights = ATTENTION(query, key, one_each.expand(*key.shape[:-1], -1), attn_mask, is_causal=is_causal, **options)
+    if options.get("enable_gqa"):
+        value = value.repeat_interleave(query.shape[-3] // value.shape[-3], dim=-3)
+    return _dropout(weights, dropout_p) @ value  # (..., T, D_v)

@@ -13,6 +13,8 @@ from hypothesis import settings
 from jaxtyping import install_import_hook
 
 from course_lib.course.contents import CHAPTERS
+from course_lib.device import use_device
+from tests import on_device
 
 # Every annotation of the tensor code, shapes included, is checked on every call; this must come before it is imported.
 # Tinytown and the other sub-packages are left out: they have words and records rather than shapes, in so many small
@@ -37,8 +39,8 @@ def seeded():
     random.seed(0)
     np.random.seed(0)
     torch.default_generator.manual_seed(0)  # torch.manual_seed writes down the whole stack for each GPU there may be
-    if torch.cuda.is_available():
-        torch.cuda.manual_seed_all(0)
+    if torch.accelerator.is_available():
+        torch.manual_seed(0)
     if torch.get_num_threads() != 1:
         torch.set_num_threads(1)
 
@@ -47,6 +49,18 @@ def seeded():
 def device(request):
     """The CPU, and the GPU where there is one: a test that takes it runs on both. With `--device`, that one."""
     return request.config.option.device or request.param
+
+
+@pytest.fixture(scope="module", autouse=True)
+def made_on_the_device(request):
+    """With `--device`, the tests of the library make their tensors there, as a notebook does: see `on_device.py`."""
+    device = request.config.option.device
+    if not device or not on_device.of_the_library(request.path):
+        yield
+        return
+    use_device(device)
+    yield
+    use_device("cpu")
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ import jaxtyping
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from tests import crossings, warm
+from tests import crossings, on_device, warm
 
 # nbformat pulls this in for one kind of address that no notebook has, and its grammar takes a second to build, in every
 # process. Who looks for it does without where it is missing, and here it is.
@@ -47,11 +47,12 @@ def pytest_addoption(parser):
     parser.getgroup("course").addoption(
         "--device",
         default="",
-        help="run only what depends on a device, on this one: every notebook, compared with the same outputs, and the "
-        "tests that take a device; cuda, mps, or pretend, which any machine has (tests/pretend.py)",
+        help="run only what depends on a device, on this one: every notebook, compared with the same outputs, the "
+        "tests of the library and those that take a device (tests/on_device.py); cuda, mps, or pretend, which any "
+        "machine has (tests/pretend.py)",
     )
     parser.getgroup("course").addoption(
-        "--quarter", type=int, metavar="NUMBER", help="with --device: every fourth notebook, beginning with this one"
+        "--quarter", type=int, metavar="NUMBER", help="with --device: every fourth file, beginning with this one"
     )
 
 
@@ -97,11 +98,11 @@ def pytest_collection_modifyitems(config, items):
     part = "browser" if config.option.browser else "proof" if config.option.proof else ""
     kept = {item for item in items if part_of(item) == part}
     if config.option.device:
-        kept = {item for item in kept if ".ipynb::" in item.nodeid or "device" in getattr(item, "fixturenames", ())}
+        kept = {item for item in kept if on_device.runs(item)}
     if config.option.quarter is not None:
-        notebooks = sorted({item.path for item in kept if item.path.suffix == ".ipynb"})
-        chosen = notebooks[config.option.quarter % 4 :: 4]
-        kept = {item for item in kept if item.path.suffix != ".ipynb" or item.path in chosen}
+        files = sorted({item.path for item in kept})
+        chosen = files[config.option.quarter % 4 :: 4]
+        kept = {item for item in kept if item.path in chosen or on_device.takes_one(item)}
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = sorted((item for item in items if item in kept), key=lambda item: turn(item.nodeid))
 

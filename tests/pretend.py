@@ -1,9 +1,12 @@
 """A device that is not the CPU, on any machine: `pytest --device pretend`.
 
 Its tensors hold CPU tensors and compute with them, but like a GPU's they do not mix with tensors of the CPU, and they
-are counted when they go back and forth. So code that forgets a device fails here as it would on a GPU.
+are counted when they go back and forth. So code that forgets a device fails here as it would on a GPU. It draws other
+random numbers than the CPU from the same seed, and prints the device of a tensor, as a GPU does.
 """
 
+import re
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import SimpleNamespace
 
@@ -19,9 +22,12 @@ from tests.crossings import count
 
 NAME = "pretend"
 aten = torch.ops.aten
+generator = torch.Generator()
 
-# An index or a condition may be on the CPU on a GPU, too; a copy and a single number cross.
-MAY_MIX = {"copy_", "_local_scalar_dense", "index", "index_put_", "_index_put_impl_", "_unsafe_index"}
+# What may mix on a GPU, too: `device_check: NoCheck` in PyTorch's native_functions.yaml, and TensorIterator.cpp.
+COPY = {"copy_", "_local_scalar_dense"}
+INDEX = {"index", "_unsafe_index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index_put"}
+WITH_NUMBER = {"fill_", "masked_fill", "masked_fill_", "index_fill", "index_fill_"}  # next to the pointwise ones
 
 
 class Pretend(Tensor):
@@ -64,7 +70,8 @@ class Pretend(Tensor):
         return format(self.item(), spec) if self.dim() == 0 else object.__format__(self, spec)
 
     def __repr__(self, *, tensor_contents=None):
-        return repr(self.detach().cpu().requires_grad_(self.requires_grad))  # without a device, as on the CPU
+        text = repr(self.detach().cpu().requires_grad_(self.requires_grad))
+        return re.sub(r"(?s)((?:,\s+\w+=.*)?\))$", rf", device='{self.device}'\1", text, count=1)
 
 
 def compute(function, *args, **kwargs):
@@ -76,21 +83,49 @@ def compute(function, *args, **kwargs):
         return KERNELS[name](*args, **kwargs)
     values, structure = tree_flatten((args, kwargs))
     tensors = [value for value in values if isinstance(value, Tensor)]
-    others = [value for value in tensors if not isinstance(value, Pretend) and value.dim() > 0]
-    if others and name not in MAY_MIX:
-        message = f"Expected all tensors to be on the same device, but found at least two devices, {NAME}:0 and cpu!"
-        raise RuntimeError(f"{message} ({function})")
+    require_one_device(function, name, args, values)
     if name == "copy_" and isinstance(args[0], Pretend) != isinstance(args[1], Pretend) and args[0].numel():
         count("in" if isinstance(args[0], Pretend) else "out")
     if name == "_local_scalar_dense":
         count("out")
     inside, as_keywords = tree_unflatten([inner_of(value) for value in values], structure)
-    result = function(*inside, **as_keywords)
+    with own_numbers(values) if torch.Tag.nondeterministic_seeded in function.tags else nullcontext():
+        result = function(*inside, **as_keywords)
     if torch.Tag.inplace_view in function.tags:  # squeeze_ and the like change the shape of the wrapper, too
         with no_dispatch():
             function(*args, **kwargs)
     wrapper = {id(value.inner): value for value in tensors if isinstance(value, Pretend)}
     return tree_map_only(Tensor, lambda x: wrapper[id(x)] if id(x) in wrapper else Pretend(x), result)
+
+
+def require_one_device(function, name, args, values) -> None:
+    """Raise RuntimeError where a GPU would: an index of its tensor may be on the CPU, and so may one number."""
+    if name in COPY:
+        return
+    if name in INDEX:
+        if not isinstance(args[0], Pretend):
+            raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
+        values = args[2:3]
+    others = [value for value in values if isinstance(value, Tensor) and not isinstance(value, Pretend)]
+    number = name != "equal" and (torch.Tag.pointwise in function.tags or name in INDEX | WITH_NUMBER)
+    written = function._schema.is_mutable and not isinstance(args[0], Pretend)
+    if others and (written or not number or any(x.dim() for x in others) or (len(others) > 1 and name != "where")):
+        message = f"Expected all tensors to be on the same device, but found at least two devices, {NAME}:0 and cpu!"
+        raise RuntimeError(f"{message} ({function})")
+
+
+@contextmanager
+def own_numbers(values):
+    """Draw with the generator of the device, as a GPU does: from the same seed it draws others than the CPU's."""
+    if any(isinstance(value, torch.Generator) for value in values):
+        raise RuntimeError(f"Expected a '{NAME}' device type for generator but found 'cpu'")
+    before = torch.get_rng_state()
+    torch.set_rng_state(generator.get_state())
+    try:
+        yield
+    finally:
+        generator.set_state(torch.get_rng_state())
+        torch.set_rng_state(before)
 
 
 def converted(function, x: Tensor, device=None, pin_memory=None, **kwargs) -> Tensor:
@@ -130,7 +165,7 @@ def fused_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=
     given = [inner_of(x) for x in (query, key, value, attn_mask, dropout_p, is_causal)]
     options = {"scale": scale, "enable_gqa": enable_gqa}
     chosen = torch._fused_sdp_choice(*given, **options) if isinstance(query, Pretend) else None
-    if chosen != SDPBackend.FLASH_ATTENTION.value or dropout_p:
+    if chosen != SDPBackend.FLASH_ATTENTION.value or dropout_p or getattr(attn_mask, "requires_grad", False):
         return plain_attention(query, key, value, attn_mask, dropout_p, is_causal, **options)
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill(~attn_mask, -torch.inf)
@@ -188,7 +223,7 @@ def register() -> list[torch.library.Library]:
         device_count=lambda: 1,
         current_device=lambda: 0,
         synchronize=lambda device=None: None,
-        manual_seed_all=lambda seed: None,
+        manual_seed_all=lambda seed: generator.manual_seed(seed + 1),
         _is_in_bad_fork=lambda: False,
         get_amp_supported_dtype=lambda: [torch.bfloat16, torch.float16],
     )

@@ -1,6 +1,7 @@
 """A model as bytes that a page reads: its weights in half precision or in 8 bits, its config and its tokenizer."""
 
 import json
+from copy import deepcopy
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -42,7 +43,7 @@ def pack(model: DecoderOnly, tokenizer: WordTokenizer | SubwordTokenizer, bits: 
     told = _words(tokenizer) if isinstance(tokenizer, WordTokenizer) else _pieces(tokenizer)
     if len(told["tokens"]) != model.config.vocab_size:
         raise ValueError(f"tokenizer has {len(told['tokens'])} tokens, but the model has {model.config.vocab_size}")
-    weights = {name: value.detach() for name, value in model.state_dict().items()}
+    weights = {name: value.detach().cpu() for name, value in model.state_dict().items()}
     if model.config.tie_weights:
         del weights["output.weight"]  # the same matrix as the token embedding
     if (count := sum(weight.numel() for weight in weights.values())) > MOST_WEIGHTS:
@@ -51,9 +52,9 @@ def pack(model: DecoderOnly, tokenizer: WordTokenizer | SubwordTokenizer, bits: 
         bits = 16 if count <= MOST_IN_HALVES else 8
     require_one_of((8, 16), bits=bits)
     config["max_seq_len"] = min(config["max_seq_len"], MOST_TOKENS if count <= MOST_IN_HALVES else MOST_OF_A_LARGE_ONE)
-    rows = torch.zeros(config["max_seq_len"], model.config.d_model, device=model.token_embedding.weight.device)
-    with torch.no_grad():
-        rows = rows if model.positions is None else model.positions(rows)
+    rows = torch.zeros(config["max_seq_len"], model.config.d_model, device="cpu")
+    with torch.no_grad():  # on the CPU, because a GPU's sines differ in the last digit
+        rows = rows if model.positions is None else deepcopy(model.positions).cpu()(rows)
     weights.pop("positions.weight", None)  # a learned table: like all positions, its rows are added below
     packed = {name: part for each, weight in weights.items() for name, part in _packed(each, weight, bits).items()}
     about = {"config": json.dumps(config), "tokenizer": json.dumps(told, ensure_ascii=False)}
@@ -85,10 +86,10 @@ def _config(model: DecoderOnly) -> dict[str, Any]:
         given = f"positions={config['positions']!r} and activation={config['activation']!r}"
         raise ValueError(f"model has {given}: the page does not support 'relative' and 'silu'")
     if model.config.positions == "rope":  # the angle by which each pair is rotated per position
-        angles = rotary_angles(torch.arange(2), model.config.d_head, model.config.rope_theta)
+        angles = rotary_angles(torch.arange(2, device="cpu"), model.config.d_head, model.config.rope_theta)
         config["rope_frequencies"] = angles[1].tolist()
     elif model.config.positions == "alibi":
-        config["alibi_slopes"] = (-alibi_bias(model.config.n_heads, T=2)[:, 1, 0]).tolist()
+        config["alibi_slopes"] = (-alibi_bias(model.config.n_heads, T=2, device="cpu")[:, 1, 0]).tolist()
     return config
 
 
@@ -96,8 +97,8 @@ def _packed(name: str, weight: Tensor, bits: int) -> dict[str, Tensor]:
     """Return the tensors of a weight in the file: the weight in half precision, or whole numbers and scales."""
     if bits == 8 and weight.dim() == 2 and weight.isfinite().all():
         whole, scale = quantize_int8(weight.float())
-        return {name: whole.cpu().contiguous(), f"{name.removesuffix('weight')}scale": scale.cpu()}
-    small = weight.half().cpu().contiguous()
+        return {name: whole.contiguous(), f"{name.removesuffix('weight')}scale": scale}
+    small = weight.half().contiguous()
     if not small.isfinite().all():
         raise ValueError(f"{name} of model holds NaN or a number beyond 65,504, the largest of half precision")
     return {name: small}
