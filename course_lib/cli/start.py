@@ -196,12 +196,13 @@ def stayed(each: "Handed") -> str:
 def usual_folder() -> Path:
     """Return the learner's folder: `my/` next to the course.
 
-    If the course comes from a wheel, it is `my/` in the current folder, or the current folder if it is the learner's
-    already."""
+    If the course comes from a wheel or cannot be written to, as on a hub, it is `my/` in the current folder, or the
+    current folder if it is the learner's already."""
     from course_lib.course.handout import RECORD
 
-    if COURSE.name != "handouts":
-        return COURSE / "my"
+    beside = COURSE / "my"
+    if COURSE.name != "handouts" and os.access(beside if beside.exists() else COURSE, os.W_OK):
+        return beside
     return Path() if Path(RECORD).is_file() else Path("my")
 
 
