@@ -177,6 +177,18 @@ def test_on_a_hub_whose_course_is_not_the_learners_own_start_fills_a_folder_of_t
     assert start.usual_folder() == tmp_path / "my", "a volume, in a container"
 
 
+def test_on_a_hub_start_opens_no_second_jupyterlab_even_from_a_notebooks_cell(monkeypatch, tmp_path, capsys):
+    """A terminal there has JUPYTER_SERVER_ROOT, a kernel has not."""
+    monkeypatch.delenv("JUPYTER_SERVER_ROOT", raising=False)
+    monkeypatch.delenv("JUPYTERHUB_ROOT_DIR", raising=False)
+    monkeypatch.setenv("JUPYTERHUB_USER", "ada")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(start.subprocess, "Popen", None)
+    monkeypatch.setattr("course_lib.course.handout.hand_out", lambda course, folder: [])
+    assert main(["start", "attention", "--folder", str(tmp_path / "course" / "my")]) == 0
+    assert "open course/my/notebooks/02_attention.ipynb in its file browser" in capsys.readouterr().out
+
+
 # --------------------------------------------------------------------------------------------------------- the samples
 def test_the_sample_settings_can_be_read_and_agree():
     config = PyFileConfigLoader("jupyterhub_config.py", path=str(SAMPLES)).load_config()
