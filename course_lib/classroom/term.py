@@ -181,6 +181,7 @@ class Term:
         worksheets: Moodle's by chapter, if each chapter is an assignment.
         columns: "total", "chapters", or "" if not set.
         zone: the time zone of the dates; None: this machine's.
+        hub: the address of the class's JupyterHub, or "".
     """
 
     chapters: Mapping[int, datetime] = field(default_factory=lambda: {each.number: ALWAYS for each in CHAPTERS})
@@ -190,6 +191,7 @@ class Term:
     worksheets: Mapping[int, Path] = field(default_factory=dict)
     columns: str = ""
     zone: ZoneInfo | None = None
+    hub: str = ""
 
     @property
     def is_dated(self) -> bool:
@@ -234,7 +236,7 @@ def read_term(path: Path | None) -> Term:
         return Term()
     whole = read_course_file(path)
     part = whole.part("course")
-    part.require_known("chapters", "platform", "roster", "gradebook", "worksheets", "columns")
+    part.require_known("chapters", "platform", "roster", "gradebook", "worksheets", "columns", "hub")
     platform, columns = part.value("platform", str, ""), part.value("columns", str, "")
     if platform not in ("", *PLATFORMS):
         raise part.wrong("platform", f"is not known: {', '.join(PLATFORMS)} are; leave it out for none")
@@ -248,6 +250,7 @@ def read_term(path: Path | None) -> Term:
         worksheets={chapter_number(sheets, key): path.parent / sheets.value(key, str, "") for key in sheets.data},
         columns=columns,
         zone=zone_of(whole.part("grading")),
+        hub=part.value("hub", str, ""),
     )
     if term.gradebook and term.worksheets:
         raise part.wrong(

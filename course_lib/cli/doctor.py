@@ -31,6 +31,8 @@ PACKAGES = (
     "tokenizers",
     "tqdm",
 )
+# Bytes, as solutions/README.md has them: the server and the kernel of one chapter, or of a chapter and its exercises.
+FOR_A_CHAPTER, FOR_TWO_NOTEBOOKS = 0.65e9, 1.0e9
 PROGRAMS = ("jupyterlab", "nbclient")  # the course runs them and does not import them, which would take seconds
 
 
@@ -112,6 +114,7 @@ def examine(announce: Callable[[str], object] = lambda name: None) -> Iterator[F
                 missing.add(package)
                 needs = (package,)
         yield Finding(name, None, f"not checked: it needs {' and '.join(need for need in needs if need in missing)}")
+    yield from on_hub()
     yield from _notes()
 
 
@@ -168,6 +171,26 @@ def _notes() -> Iterator[Finding]:
             f"{what}; learners do not need it, and teachers can use `grade --sandbox docker`",
             is_note=True,
         )
+
+
+def on_hub() -> Iterator[Finding]:
+    """On a JupyterHub, say whose server this is, whether its memory is enough, and what `start` does."""
+    user, limit = os.environ.get("JUPYTERHUB_USER"), os.environ.get("MEM_LIMIT", "")
+    if not user:
+        return
+    does = "`start` copies the course into my/ and opens nothing: the hub's JupyterLab is open already"
+    if not limit.isdecimal() or not int(limit):
+        yield Finding(
+            "JupyterHub", True, f"the server of {user}, whose memory limit is not known; {does}", is_note=True
+        )
+        return
+    has = f"the server of {user} may use {int(limit) / 1e9:.1f} GB of memory"
+    if int(limit) < FOR_A_CHAPTER:
+        seen = f"{has}, but a chapter needs {FOR_A_CHAPTER / 1e9:.1f} GB: its kernel would die"
+        yield Finding("JupyterHub", False, seen, "ask those who run the hub for a memory limit of 2 GB (mem_limit)")
+        return
+    enough = "a chapter and its exercises" if int(limit) >= FOR_TWO_NOTEBOOKS else "one open notebook at a time"
+    yield Finding("JupyterHub", True, f"{has}, enough for {enough}; {does}", is_note=True)
 
 
 def _install(package: str) -> str:
@@ -272,7 +295,7 @@ def doctor(versions: bool = True) -> bool:
     elif (COURSE / "notebooks" / "00_start_here.ipynb").is_file():
         print(
             "Everything is ready: `python -m course_lib start` opens the course."
-            if versions
+            if versions and not os.environ.get("JUPYTERHUB_USER")
             else "Everything is ready."
         )
     else:

@@ -32,7 +32,9 @@ def add(commands: argparse._SubParsersAction) -> None:
             "--on; otherwise those in the package already; otherwise all. What is released stays released.\n\n"
             "With git: make FOLDER a repository that learners clone. After each release commit it and push:\n"
             '  git -C FOLDER add --all && git -C FOLDER commit -m "Week 2" && git -C FOLDER push\n'
-            "Learners fetch it with `python -m course_lib start --pull`, and keep their work."
+            "Learners fetch it with `python -m course_lib start --pull`, and keep their work.\n\n"
+            "On a JupyterHub with nbgitpuller, --hub prints the link for learners and writes it into the README:\n"
+            "  python -m course_lib release ../for-learners --update --hub https://hub.example.org"
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -50,12 +52,24 @@ def add(commands: argparse._SubParsersAction) -> None:
         "--course", type=Path, metavar="FILE", help="the term (default: course.toml, if there is one here)"
     )
     parser.add_argument("--on", type=date.fromisoformat, metavar="DATE", help="release as if today were this date")
+    parser.add_argument(
+        "--hub",
+        metavar="ADDRESS",
+        help="your JupyterHub: print the link with which nbgitpuller fetches the package there (default: hub in "
+        "course.toml)",
+    )
+    parser.add_argument(
+        "--repository",
+        metavar="ADDRESS",
+        help="the repository in that link (default: where FOLDER is pushed to, its remote origin)",
+    )
     parser.set_defaults(run=run, remedy="name a folder that you may write to")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the package and print its contents and the changes."""
     from course_lib.classroom.term import find_course_file, read_term
+    from course_lib.course.hub_link import hub_link, origin
     from course_lib.grading.page.package import release
 
     folder, path = arguments.folder, find_course_file(arguments.course)
@@ -64,8 +78,16 @@ def run(arguments: argparse.Namespace) -> int:
     chapters = chapters_of(arguments.chapters) or (term.released(end) if term.is_dated else None)
     if chapters is None and arguments.update:
         chapters = released(folder / "course_lib")
+    before, hub = released(folder / "course_lib") or [], arguments.hub or term.hub
+    remote, branch = origin(folder)
+    repository = arguments.repository or remote
+
+    def link(number: int) -> str:
+        return hub_link(hub, repository, branch or "main", f"notebooks/{CHAPTERS[number].notebook}")
+
+    first = link(0) if hub and repository else ""  # or an error, before anything is written
     arguments.kept = "The files that were written are kept; the same command with --update continues."
-    handed = release(Path.cwd(), folder, chapters, term.dates, arguments.update)
+    handed = release(Path.cwd(), folder, chapters, term.dates, arguments.update, first)
     holds = released(folder / "course_lib") or []
     size = sum(each.path.stat().st_size for each in handed if each.done != "removed") / 1e6
     done = Counter(each.done for each in handed)
@@ -86,6 +108,14 @@ def run(arguments: argparse.Namespace) -> int:
     if (folder / ".git").exists() and done["kept"] < len(handed):
         git = f"git -C {shlex.quote(str(folder))}"
         print(f'to hand it out: {git} add --all && {git} commit -m "{named(holds).capitalize()}" && {git} push')
+    if first:
+        opened = next((each for each in holds if each not in before), (holds or [0])[0])
+        print(f"the link for learners on the hub, which opens chapter {opened}:\n  {link(opened)}")
+    elif hub:
+        print(
+            "no link for the hub yet: it needs the address of the repository that learners will clone. Make "
+            f"{folder} a repository with a remote, or give --repository ADDRESS; then run this again with --update"
+        )
     return 0
 
 

@@ -95,7 +95,10 @@ def run(arguments: argparse.Namespace) -> int:
     opened = folder / page if page else last_saved(COURSE, folder) or folder / FIRST
     if arguments.no_lab:
         return 0
-    if server := os.environ.get("JUPYTER_SERVER_ROOT"):  # JupyterLab is open already: a terminal in it, or a hub
+    on_hub = os.environ.get("JUPYTERHUB_USER") and os.environ.get("JUPYTERHUB_ROOT_DIR", str(Path.home()))
+    if server := os.environ.get(
+        "JUPYTER_SERVER_ROOT", on_hub
+    ):  # JupyterLab is open already: a terminal in it, or a hub
         near = opened.relative_to(server) if opened.is_relative_to(server) else opened
         print(f"JupyterLab is running already: open {near} in its file browser.")
         if arguments.device:
@@ -198,12 +201,13 @@ def stayed(each: "Handed") -> str:
 def usual_folder() -> Path:
     """Return the learner's folder: `my/` next to the course.
 
-    If the course comes from a wheel, it is `my/` in the current folder, or the current folder if it is the learner's
-    already."""
+    If the course comes from a wheel or cannot be written to, as on a hub, it is `my/` in the current folder, or the
+    current folder if it is the learner's already."""
     from course_lib.course.handout import RECORD
 
-    if COURSE.name != "handouts":
-        return COURSE / "my"
+    beside = COURSE / "my"
+    if COURSE.name != "handouts" and os.access(beside if beside.exists() else COURSE, os.W_OK):
+        return beside
     return Path() if Path(RECORD).is_file() else Path("my")
 
 

@@ -106,26 +106,11 @@ class Lab:
 
     def run(self, page) -> None:
         """Run all cells, and wait until the last has run."""
-        from playwright.sync_api import TimeoutError
-
-        for last_try in (False, False, False, True):  # on a busy machine the menu may close before it is chosen from
-            page.evaluate(WATCH)
-            if said := page.locator(".jp-Dialog-content").all_inner_texts():
-                raise RuntimeError(f"no cell can be run behind a dialog of JupyterLab: {said}")
-            page.locator(".jp-InputPrompt").first.click()  # the menu is for the notebook that has the focus
-            menu(page, "Run", "Run All Cells")
-            try:
-                page.wait_for_function("window.started", timeout=60_000 if last_try else 10_000)
-                break
-            except TimeoutError:
-                if last_try:
-                    raise
-        page.wait_for_function(IDLE, timeout=120_000)
+        run_all(page)
 
     def save(self, page) -> dict:
         """Save as a learner does, and return what stands in the file."""
-        with page.expect_response(lambda answer: answer.request.method == "PUT" and "/api/contents/" in answer.url):
-            menu(page, "File", "Save Notebook")
+        save(page)
         name = page.url.partition("/tree/")[2].partition("?")[0]
         return json.loads((self.folder / name).read_text(encoding="utf-8"))
 
@@ -150,6 +135,31 @@ def listen(page, wrong: list[str]) -> None:
     page.on("console", said)
     page.on("pageerror", lambda error: wrong.append(f"a script failed: {str(error)[:200]}"))
     page.on("request", lambda request: asked(request.url))
+
+
+def run_all(page) -> None:
+    """Run all cells, and wait until the last has run."""
+    from playwright.sync_api import TimeoutError
+
+    for last_try in (False, False, False, True):  # on a busy machine the menu may close before it is chosen from
+        page.evaluate(WATCH)
+        if said := page.locator(".jp-Dialog-content").all_inner_texts():
+            raise RuntimeError(f"no cell can be run behind a dialog of JupyterLab: {said}")
+        page.locator(".jp-InputPrompt").first.click()  # the menu is for the notebook that has the focus
+        menu(page, "Run", "Run All Cells")
+        try:
+            page.wait_for_function("window.started", timeout=60_000 if last_try else 10_000)
+            break
+        except TimeoutError:
+            if last_try:
+                raise
+    page.wait_for_function(IDLE, timeout=120_000)
+
+
+def save(page) -> None:
+    """Save a notebook as a learner does, and wait until the server has it."""
+    with page.expect_response(lambda answer: answer.request.method == "PUT" and "/api/contents/" in answer.url):
+        menu(page, "File", "Save Notebook")
 
 
 def menu(page, *path: str) -> None:

@@ -10,6 +10,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 
 import nbformat
@@ -52,6 +53,7 @@ def release(
     chapters: Collection[int] | None = None,
     dates: Mapping[int, str] | None = None,
     update: bool = False,
+    hub: str = "",
 ) -> list[Handed]:
     """Write the learner's package of the repository `root` into `folder`, and return what was done with each of its
     files.
@@ -62,6 +64,7 @@ def release(
         chapters: their numbers, by default all. Chapters of an earlier package in `folder` stay in it.
         dates: when the other chapters come, in words, as far as known.
         update: whether `folder` may already contain files. Any file that did not come from the package stays unchanged.
+        hub: the link that brings the package to a JupyterHub, for its README; "" without one.
 
     Errors: ValueError in these cases:
         - `root` is not a repository of the course, or its README.md lacks a part that learners need.
@@ -75,11 +78,11 @@ def release(
     held = released(folder / "course_lib")
     chosen |= {*(held if held is not None else ())}
     with tempfile.TemporaryDirectory(prefix="course-package-") as made:
-        _make(root, Path(made), [each for each in ALL if each.number in chosen], dates or {})
+        _make(root, Path(made), [each for each in ALL if each.number in chosen], dates or {}, hub)
         return hand_package(Path(made), folder)
 
 
-def _make(root: Path, folder: Path, chosen: list[Chapter], dates: Mapping[int, str]) -> None:
+def _make(root: Path, folder: Path, chosen: list[Chapter], dates: Mapping[int, str], hub: str) -> None:
     """Write a package with the chosen chapters into an empty folder."""
     for name in WHOLE:
         if (root / name).is_dir():
@@ -107,7 +110,11 @@ def _make(root: Path, folder: Path, chosen: list[Chapter], dates: Mapping[int, s
             notebook = for_nbgrader(student_version(nbformat.read(path, as_version=4)))
             text = nbformat.writes(notebook, version=4) + "\n"
             (folder / "exercises" / path.name).write_text(text, encoding="utf-8")
-    for name, made in (("README.md", _readme), ("requirements.txt", requirements), ("pyproject.toml", _project)):
+    for name, made in (
+        ("README.md", partial(_readme, hub=hub)),
+        ("requirements.txt", requirements),
+        ("pyproject.toml", _project),
+    ):
         text = made((root / name).read_text("utf-8"))
         (folder / name).write_text(
             readme(text, folder / "exercises", minutes_by_chapter()) if name == "README.md" else text, encoding="utf-8"
@@ -196,8 +203,9 @@ def _require_ready(root: Path, folder: Path, update: bool) -> None:
         raise ValueError(f"{folder} holds solutions: it looks like the course's repository; name another folder")
 
 
-def _readme(text: str) -> str:
-    """Return the parts of README.md that concern learners, with the command that opens the course."""
+def _readme(text: str, hub: str = "") -> str:
+    """Return the parts of README.md that concern learners, with the command that opens the course, and with the link
+    to a JupyterHub if there is one."""
     opening = text.partition("\n## ")[0].strip()
     inside = re.sub(r"^\| teachers \|.*\n(?:\| \|.*\n)*", "", _section(text, "What is in it"), flags=re.MULTILINE)
     windows = re.findall(r"^py -m venv .* -m course_lib start$", text, flags=re.MULTILINE)
@@ -208,7 +216,12 @@ def _readme(text: str) -> str:
             "README.md should have the command that opens the course on Windows, a paragraph that begins with “On "
             "Linux, a plain installation of torch”, and a line on the licences that begins with “The code is under”"
         )
+    on_hub = f"""## On our JupyterHub
+
+There is nothing to install on the hub: [this link]({hub}) gets the course and opens it. Follow the same link again to
+get what your teacher has released since. What you wrote stays."""
     commands = [
+        *([on_hub] if hub else []),
         "## Everyday use and other systems",
         "If you have cloned the course with git, `.venv/bin/python -m course_lib start --pull` first fetches what your "
         "teacher has released since. Nothing that you wrote is overwritten.",
