@@ -3,6 +3,9 @@
 import json
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +39,38 @@ def test_everything_that_the_image_copies_is_there_and_the_installation_needs_no
     needed = {"requirements.txt", "pyproject.toml", "course_lib", "notebooks", "exercises"}
     assert needed <= set(copied)
     assert not {"solutions", "tests"} & set(copied), "a learner's image holds no answers"
+
+
+def test_the_dockerfile_is_one_and_its_shell_commands_are_sound():
+    hadolint = shutil.which("hadolint", path=Path(sys.executable).parent)
+    if hadolint is None:
+        pytest.skip("hadolint is not in this environment; there is none for Windows")
+    said = subprocess.run([hadolint, ROOT / ".devcontainer" / "Dockerfile"], capture_output=True, text=True)
+    assert (said.returncode, said.stdout + said.stderr) == (0, "")
+
+
+def test_the_image_begins_from_the_files_that_it_copies(tmp_path):
+    """The words of CMD, without JupyterLab, in a folder that holds what COPY names and nothing else."""
+    for *names, target in (shlex.split(each)[1:] for each in instructions("COPY")):
+        for path in (ROOT / name for name in names):
+            if path.is_dir():
+                shutil.copytree(path, tmp_path / target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(path, tmp_path / target)
+    _, *arguments = (word for word in json.loads(instructions("CMD")[0]) if not word.startswith("--lab="))
+    command = [sys.executable, *arguments, "--no-lab"]
+    said = subprocess.run(command, cwd=tmp_path, env={"PYTHONSAFEPATH": ""}, capture_output=True, text=True)
+    assert said.stdout.startswith(f"Your copy of the course is in {tmp_path / 'my'}: "), said.stderr
+    handed = {path.name for path in (tmp_path / "my").rglob("*.ipynb")}
+    assert handed == {path.name for part in ("notebooks", "exercises") for path in (ROOT / part).glob("*.ipynb")}
+
+
+def test_the_learner_owns_the_folders_in_which_the_image_writes():
+    """`install` makes the folders above those that it names for root. WORKDIR takes a folder as it is."""
+    made = shlex.split(instructions("RUN")[0].partition(" && ")[2])
+    assert made[:4] == ["install", "--directory", "--owner", "learner"]
+    (course,) = instructions("WORKDIR")
+    assert made[4:] == [course, f"{course}/my"]
 
 
 def test_the_image_begins_as_a_learner_does_and_not_as_root(monkeypatch):

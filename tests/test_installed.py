@@ -71,7 +71,8 @@ def test_whatever_the_course_imports_is_in_the_base_or_in_an_extra():
 
 def test_requirements_hold_a_version_of_every_package_that_an_extra_asks_for():
     lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
-    pinned = {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines)}
+    halves = (line.partition(";")[0].partition("==") for line in lines)
+    pinned = {canonicalize_name(name): version for name, _, version in halves}
     for line in chain(PROJECT["project"]["dependencies"], *EXTRAS.values()):
         asked = Requirement(line)
         if asked.name != missing.NAME:
