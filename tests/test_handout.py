@@ -514,7 +514,7 @@ def test_an_update_says_in_a_sentence_what_it_kept(course, mine, opened, capsys)
     assert main(["start", "--no-lab", "--folder", str(mine)]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said == [
-        f"{mine}: 2 files renewed, 0 new.",
+        f"{mine}: 2 files updated, 0 new.",
         f"You have edited {NAMES[2]}, so your file stays. the newer version is next to it, as 02_attention.new.ipynb.",
     ]
     assert main(["start", "--no-lab", "--folder", str(mine)]) == 0
