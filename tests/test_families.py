@@ -420,7 +420,11 @@ REFUSED = [
         "rope_type='yarn': our RoPE supports only 'default'",
     ),
     ("mistral", {"hidden_act": "gelu"}, "activation='gelu' is not known: choose one of 'silu'"),
-    ("qwen2", {"use_sliding_window": True}, "use_sliding_window=True: our qwen2 models support only use_sliding_window=False"),
+    (
+        "qwen2",
+        {"use_sliding_window": True},
+        "use_sliding_window=True: our qwen2 models support only use_sliding_window=False",
+    ),
     ("qwen3", {"attention_bias": True}, "attention_bias=True: our qwen3 models support only attention_bias=False"),
     ("gpt_neox", {"attention_bias": False}, "attention_bias=False"),
     ("gpt_neox", {"rope_parameters": {"partial_rotary_factor": 0.1}}, r"rotary_share=0\.1 of d_head=16 .* but RoPE"),
@@ -429,7 +433,11 @@ REFUSED = [
     ("t5", {"feed_forward_proj": "gated-gelu"}, "activation='gated-gelu' is not known: choose one of 'relu'"),
     ("t5", {"relative_attention_num_buckets": 16}, "relative_attention_num_buckets=16"),
     ("t5", {"num_decoder_layers": 2}, "num_decoder_layers=2: our t5 models always have n_layers=3"),
-    ("marian", {"scale_embedding": False}, "scale_embedding=False: our marian models support only scale_embedding=True"),
+    (
+        "marian",
+        {"scale_embedding": False},
+        "scale_embedding=False: our marian models support only scale_embedding=True",
+    ),
     ("marian", {"share_encoder_decoder_embeddings": False}, "share_encoder_decoder_embeddings=False"),
     ("marian", {"decoder_layers": 2}, "decoder_layers=2: our marian models always have n_layers=3"),
 ]
