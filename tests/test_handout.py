@@ -515,7 +515,7 @@ def test_an_update_says_in_a_sentence_what_it_kept(course, mine, opened, capsys)
     said = capsys.readouterr().out.splitlines()
     assert said == [
         f"{mine}: 2 files updated, 0 new.",
-        f"You have edited {NAMES[2]}, so your file stays. the newer version is next to it, as 02_attention.new.ipynb.",
+        f"You have edited {NAMES[2]}, so your file stays. The newer version is next to it, as 02_attention.new.ipynb.",
     ]
     assert main(["start", "--no-lab", "--folder", str(mine)]) == 0
     assert capsys.readouterr().out == f"Your copy of the course is in {mine}, and up to date.\n"
