@@ -128,7 +128,7 @@ def test_a_term_of_three_weeks(tmp_path, monkeypatch, capsys):
     notebook.cells.append(nbformat.v4.new_markdown_cell("Asked in class.", id="asked-in-class"))
     nbformat.write(notebook, solution)
     term.release("2020-11-16", "--update")
-    assert "the newer version is next to it, as 02_attention.new.ipynb" in term.start("learner01", "--pull")
+    assert "The newer version is next to it, as 02_attention.new.ipynb" in term.start("learner01", "--pull")
     assert "your changes stay, and the new parts were added" in term.start("learner02", "--pull")
     term.start("learner03", "--pull")
     class_ = term.course / "class"
