@@ -318,7 +318,7 @@ def test_the_courses_own_folders_are_refused(course, place):
 
 def test_another_copy_of_the_course_is_refused(course, tmp_path):
     (tmp_path / "other/course_lib").mkdir(parents=True)
-    with pytest.raises(ValueError, match="already has a course of its own"):
+    with pytest.raises(ValueError, match="already has its own course"):
         hand_out(course, tmp_path / "other")
 
 
