@@ -103,7 +103,7 @@ def test_functions_that_call_each_other_are_kept_once(notebook):
     ("cell", "lacks"),
     [
         ("scale = torch.ones(1)\ndef f(x):\n    return x * scale", "`scale`, a Tensor of your notebook"),
-        ("def f(x):\n    return missing(x)", "`missing`, which nothing defines"),
+        ("def f(x):\n    return missing(x)", "`missing`, which is not defined anywhere"),
         ("f = lambda x: x", "Write it with `def`"),
         ("def outer():\n    def f(x):\n        return x\n    return f\nf = outer()", "Write it with `def`"),
         ("f = print", "neither a function nor a class"),

@@ -420,18 +420,26 @@ REFUSED = [
         "rope_type='yarn': our RoPE supports only 'default'",
     ),
     ("mistral", {"hidden_act": "gelu"}, "activation='gelu' is not known: choose one of 'silu'"),
-    ("qwen2", {"use_sliding_window": True}, "use_sliding_window=True: our qwen2 models know use_sliding_window=False"),
-    ("qwen3", {"attention_bias": True}, "attention_bias=True: our qwen3 models know attention_bias=False alone"),
+    (
+        "qwen2",
+        {"use_sliding_window": True},
+        "use_sliding_window=True: our qwen2 models support only use_sliding_window=False",
+    ),
+    ("qwen3", {"attention_bias": True}, "attention_bias=True: our qwen3 models support only attention_bias=False"),
     ("gpt_neox", {"attention_bias": False}, "attention_bias=False"),
     ("gpt_neox", {"rope_parameters": {"partial_rotary_factor": 0.1}}, r"rotary_share=0\.1 of d_head=16 .* but RoPE"),
-    ("roberta", {"pad_token_id": 0}, "pad_token_id=0: our roberta models know pad_token_id=1 alone"),
+    ("roberta", {"pad_token_id": 0}, "pad_token_id=0: our roberta models support only pad_token_id=1"),
     ("roberta", {"is_decoder": True}, "is_decoder=True"),
     ("t5", {"feed_forward_proj": "gated-gelu"}, "activation='gated-gelu' is not known: choose one of 'relu'"),
     ("t5", {"relative_attention_num_buckets": 16}, "relative_attention_num_buckets=16"),
-    ("t5", {"num_decoder_layers": 2}, "num_decoder_layers=2: our t5 models have n_layers=3 everywhere"),
-    ("marian", {"scale_embedding": False}, "scale_embedding=False: our marian models know scale_embedding=True alone"),
+    ("t5", {"num_decoder_layers": 2}, "num_decoder_layers=2: our t5 models always have n_layers=3"),
+    (
+        "marian",
+        {"scale_embedding": False},
+        "scale_embedding=False: our marian models support only scale_embedding=True",
+    ),
     ("marian", {"share_encoder_decoder_embeddings": False}, "share_encoder_decoder_embeddings=False"),
-    ("marian", {"decoder_layers": 2}, "decoder_layers=2: our marian models have n_layers=3 everywhere"),
+    ("marian", {"decoder_layers": 2}, "decoder_layers=2: our marian models always have n_layers=3"),
 ]
 
 

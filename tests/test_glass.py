@@ -414,7 +414,7 @@ def test_what_the_page_cannot_show_is_refused_by_name(tinytown):
     with pytest.raises(ValueError, match="bits=4 is not known: choose one of 8, 16"):
         pack(model, tokenizer, bits=4)
     for changes, said in (
-        ({"window": 4}, "window=4: the page shows window=None alone"), ({"parallel": True}, "parallel=True"),
+        ({"window": 4}, "window=4: the page shows only window=None"), ({"parallel": True}, "parallel=True"),
         ({"positions": "relative"}, "positions='relative'"), ({"activation": "silu"}, "activation='silu'"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=f"model has .*{said}"):

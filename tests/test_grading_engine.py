@@ -339,7 +339,7 @@ MISBEHAVED = {
     "returns text": (lambda x: "2x", "it is the text '2x'"),
     "returns an object": (lambda x: object(), "it is of type object"),
     "returns a liar": (lambda x: Liar(), "it is of type Liar"),
-    "returns a false tensor": (lambda x: x.as_subclass(FalseTensor), "your function returns `x` as it came"),
+    "returns a false tensor": (lambda x: x.as_subclass(FalseTensor), "your function returns `x` unchanged"),
     "returns NaN": (lambda x: x * float("nan"), "Your result contains NaN"),
     "returns another device": (lambda x: x.to("meta"), "Your result is on the device meta; expected cpu"),
     "returns a huge integer": (lambda x: 10**5000, "it is of type huge integer"),
@@ -918,7 +918,7 @@ def test_named_numbers_say_which_is_wrong(toy):
     assert "Your answer lacks `b`." in failed({"a": 1})
     assert "Your answer has the key `c`" in failed({"a": 1, "b": 20, "c": 1})
     assert "a dictionary with the keys `a`, `b`; it is 3." in failed(3)
-    assert "Expected 2 parts, and got 1." in failed([1])
+    assert "Expected 2 parts, got 1." in failed([1])
 
 
 def test_shapes_say_which_entry_is_wrong_and_not_what_is_right(toy):

@@ -67,9 +67,9 @@ def test_a_pair_is_told_without_the_sentence_that_the_rest_is_right():
 @pytest.mark.parametrize(
     ("exercise_id", "answer", "said"),
     [
-        ("attention.softmax", lambda x, dim: x, "In every case your function returns `x` as it came."),
-        ("heads.merge", lambda x: x.clone(), "In every case your function returns `x` as it came."),
-        ("sampling.top_p", lambda logits, p: logits, "In every case your function returns `logits` as it came."),
+        ("attention.softmax", lambda x, dim: x, "In every case your function returns `x` unchanged."),
+        ("heads.merge", lambda x: x.clone(), "In every case your function returns `x` unchanged."),
+        ("sampling.top_p", lambda logits, p: logits, "In every case your function returns `logits` unchanged."),
         ("counting.flops", lambda *of: 0, "In every case your function returns 0, whatever the input."),
     ],
 )
@@ -197,7 +197,7 @@ def test_a_case_says_of_a_module_in_float64_that_it_is():
         (lambda: guess("attention.sharpnes"), KeyError, "There is no guess 'attention.sharpnes': did you mean"),
         (lambda: reveal("attention.sharpnes"), KeyError, "There is no guess 'attention.sharpnes': did you mean"),
         (lambda: guess(3), TypeError, "Which guess? Write its id in quotes"),
-        (lambda: explore("x.y", abs), KeyError, "No live figure belongs to 'x.y'; these have one:"),
+        (lambda: explore("x.y", abs), KeyError, "No live figure belongs to 'x.y'; these exercises have one:"),
     ],
 )
 def test_a_wrong_id_is_answered_in_a_sentence_which_a_program_can_catch(call, kind, said):

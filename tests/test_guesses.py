@@ -80,7 +80,7 @@ GOOD = "## coin\nHeads?\n\n- [x] yes\n  It was.\n- [ ] no\n  Look.\n"
 @pytest.mark.parametrize(
     ("page", "line", "remedy"),
     [
-        ("Heads?\n\n" + GOOD, 1, "begins with the name"),
+        ("Heads?\n\n" + GOOD, 1, "must begin with the name"),
         ("# Guesses\n" + GOOD, 1, "a part that no guess has"),
         (GOOD + "\n### Why\nIt was.\n", 9, "a part that no guess has"),
         (GOOD + "\n```python\n1\n```\n", 9, "a part that no guess has"),

@@ -318,7 +318,7 @@ def test_the_courses_own_folders_are_refused(course, place):
 
 def test_another_copy_of_the_course_is_refused(course, tmp_path):
     (tmp_path / "other/course_lib").mkdir(parents=True)
-    with pytest.raises(ValueError, match="already has a course of its own"):
+    with pytest.raises(ValueError, match="already has its own course"):
         hand_out(course, tmp_path / "other")
 
 
@@ -521,8 +521,8 @@ def test_an_update_says_in_a_sentence_what_it_kept(course, mine, opened, capsys)
     assert main(["start", "--no-lab", "--folder", str(mine)]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said == [
-        f"{mine}: 2 files renewed, 0 new.",
-        f"You have edited {NAMES[2]}, so your file stays. the newer version is next to it, as 02_attention.new.ipynb.",
+        f"{mine}: 2 files updated, 0 new.",
+        f"You have edited {NAMES[2]}, so your file stays. The newer version is next to it, as 02_attention.new.ipynb.",
     ]
     assert main(["start", "--no-lab", "--folder", str(mine)]) == 0
     assert capsys.readouterr().out == f"Your copy of the course is in {mine}, and up to date.\n"

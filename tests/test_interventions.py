@@ -115,12 +115,12 @@ def test_the_model_is_as_it_was():
     ("at", "told"),
     [
         ("blocks.7", "not a part of this model. Nearest: blocks."),
-        ("", "no part of this model"),
+        ("", "not a part of this model"),
         ("blocks.0.attention.head.4", "there are 4 heads, 0 to 3"),
         ("blocks.0.feed_forward.unit.20", "there are 20 units, 0 to 19"),
         ("blocks.0.feed_forward.head.0", "has no heads"),
         ("blocks.0.attention.unit.0", "has no units"),
-        ("blocks.0.attention.head.x", "no part of this model"),
+        ("blocks.0.attention.head.x", "not a part of this model"),
     ],
 )
 def test_a_part_that_is_not_there_is_refused_by_name(at, told):

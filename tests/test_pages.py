@@ -131,7 +131,7 @@ def test_comments_and_docstrings_are_no_place_for_a_change():
 
 FAULTS = {
     "no front matter": (PAGE, "---\nplace: 1", "place: 1", 1, "must begin with its front matter"),
-    "no yaml": (PAGE, "title: Scaled", "title: [Scaled", None, "no YAML"),
+    "no yaml": (PAGE, "title: Scaled", "title: [Scaled", None, "not valid YAML"),
     "unknown key": (PAGE, "forbidden:", "forbiden:", 9, "did you mean 'forbidden'"),
     "another kind's key": (PAGE, "rtol: 1.0e-3", "min_words: 3", 10, "a page of kind code has no 'min_words'"),
     "missing key": (PAGE, "minutes: 3\n", "", 1, "lacks minutes"),
@@ -163,7 +163,7 @@ FAULTS = {
         "def wrong(x, times=2):\n    return 2 * scaled(x, times)",
         "y = 3",
         44,
-        "ends with the def",
+        "end with the def",
     ),
     "not there": (
         PAGE,
@@ -178,7 +178,7 @@ FAULTS = {
     "half a change": (PAGE, "`/ 2` → nothing", "`/ 2` →", 36, "a change is written"),
     "diff of nothing": (PAGE, "-    return halved(twice)", "-    return halved(x)", 51, "do not occur"),
     "no value": (NUMBER, "rows + 512", "row + 512", 27, "has no value: NameError"),
-    "unknown parts": (NUMBER, '{"all": rows + 512}', '{"al": 1}', 26, "wrong parts among all, rows"),
+    "unknown parts": (NUMBER, '{"all": rows + 512}', '{"al": 1}', 26, "wrong parts, with keys from all, rows"),
     "no answer": (NUMBER, "masks_table", "masks_tables", 15, "should assign the answer: `masks_table = …`"),
     "no block": (NUMBER, "```python", "```text", 14, "## Answer must have one python block"),
     "no option": (CHOICE, "- [x] `a`: This", "- [x] a: This", 15, "an option is written"),
@@ -228,7 +228,7 @@ def test_a_teachers_folder_is_added_and_an_id_that_exists_is_refused(written, tm
     assert catalogue.get("masks.toy").title == "Scaled"
     with pytest.raises(PageError, match=r"masks/toy\.md:1: the exercise masks\.toy exists already.*choose another"):
         catalogue.add_catalogue(tmp_path)
-    with pytest.raises(ValueError, match="is no folder"):
+    with pytest.raises(ValueError, match="is not a folder"):
         catalogue.add_catalogue(tmp_path / "nothing")
 
 

@@ -108,7 +108,7 @@ def test_a_term_of_three_weeks(tmp_path, monkeypatch, capsys):
     without_settings(monkeypatch)
     term = Term(tmp_path, monkeypatch, capsys)
     said = term.release("2020-11-02")
-    assert "it holds chapter 0, as course.toml says" in said
+    assert "it has chapter 0, as course.toml says" in said
     assert "to come: chapter 2 on 9 November 2020, chapter 3 on 16 November 2020" in said
     for learner in ("learner01", "learner02", "learner03", "learner04"):
         git(tmp_path, "clone", "--quiet", "far.git", learner)
@@ -116,7 +116,7 @@ def test_a_term_of_three_weeks(tmp_path, monkeypatch, capsys):
     page = nbformat.read(tmp_path / "learner01/my/notebooks/02_attention.ipynb", as_version=4)
     assert "on 9 November 2020" in page.cells[0].source
 
-    assert "it holds chapters 0, 2, as" in term.release("2020-11-09", "--update")
+    assert "it has chapters 0, 2, as" in term.release("2020-11-09", "--update")
     mine = {"learner01": tmp_path / "learner01/my/exercises"}
     mine |= {each: tmp_path / each / "exercises" for each in ("learner02", "learner03")}
     for learner, folder in mine.items():
@@ -128,7 +128,7 @@ def test_a_term_of_three_weeks(tmp_path, monkeypatch, capsys):
     notebook.cells.append(nbformat.v4.new_markdown_cell("Asked in class.", id="asked-in-class"))
     nbformat.write(notebook, solution)
     term.release("2020-11-16", "--update")
-    assert "the newer version is next to it, as 02_attention.new.ipynb" in term.start("learner01", "--pull")
+    assert "The newer version is next to it, as 02_attention.new.ipynb" in term.start("learner01", "--pull")
     assert "your changes stay, and the new parts were added" in term.start("learner02", "--pull")
     term.start("learner03", "--pull")
     class_ = term.course / "class"

@@ -143,7 +143,7 @@ def test_a_script_that_python_started_is_alone(monkeypatch):
 def test_more_processes_than_gpus_are_refused_with_the_number_that_fits(monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "2")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    with pytest.raises(ValueError, match=r"process 2 of this machine finds 2 GPUs.*--nproc-per-node 2"):
+    with pytest.raises(ValueError, match=r"process 2 of this machine finds only 2 GPUs.*--nproc-per-node 2"):
         processes.join_processes()
 
 

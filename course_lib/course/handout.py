@@ -325,4 +325,4 @@ def _require_place(course: Path, folder: Path) -> None:
             "outside of the course"
         )
     if (folder / "course_lib").exists():
-        raise ValueError(f"{folder} already has a course of its own: name another folder, or run `start` there")
+        raise ValueError(f"{folder} already has its own course: name another folder, or run `start` there")
