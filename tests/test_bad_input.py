@@ -19,7 +19,6 @@ from course_lib import (
     attention,
     beam,
     cache,
-    checkpoints,
     config,
     counting,
     efficiency,
@@ -27,7 +26,6 @@ from course_lib import (
     encoder_decoder,
     feed_forward,
     gpt,
-    gradients,
     heads,
     linear,
     masks,
@@ -42,6 +40,7 @@ from course_lib import (
 from course_lib.blocks import Stack, TransformerBlock
 from course_lib.config import TransformerConfig
 from course_lib.tinytown import french
+from course_lib.training_options import checkpoints, gradients
 from tests.bad_input import Outcome, bounded, verdicts
 
 V, D_MODEL = 7, 8

@@ -267,6 +267,6 @@ def test_what_the_backward_pass_needs_is_counted_once_and_without_the_parameters
         assert kept_for_backward(model, x)[1] == 0
 
 
-def test_bytes_are_counted_for_a_module_alone():
+def test_bytes_are_counted_for_a_module_alone(as_a_learner):
     with pytest.raises(TypeError, match="must be a model"):
         kept_for_backward(torch.tanh, torch.ones(2))
