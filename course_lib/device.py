@@ -128,7 +128,7 @@ def _attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False
     if dropout_p == 0:
         return ATTENTION(query, key, value, attn_mask, is_causal=is_causal, **options)
     one_each = torch.eye(key.shape[-2], dtype=value.dtype, device=value.device).expand(*key.shape[:-1], -1)
-    weights = ATTENTION(query, key, one_each, attn_mask, is_causal=is_causal, **options)  # (..., T, S): one_each picks them
+    weights = ATTENTION(query, key, one_each, attn_mask, is_causal=is_causal, **options)  # (..., T, S)
     if options.get("enable_gqa"):
         value = value.repeat_interleave(query.shape[-3] // value.shape[-3], dim=-3)
     return _dropout(weights, dropout_p) @ value  # (..., T, D_v)
