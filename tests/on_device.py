@@ -2,7 +2,7 @@
 
 # Files whose tests make their tensors by default, and so on the device.
 LIBRARY = [
-    *("attention", "cache", "embeddings", "feed_forward", "heads", "linear", "masks", "models", "normalization"),
+    *("attention", "cache", "embeddings", "feed_forward", "heads", "linear", "masks", "normalization"),
     *("positions", "sampling"),
 ]
 
