@@ -22,9 +22,9 @@ NEW = {torch.rand, torch.randn, torch.randint, torch.randperm}
 LIKE = {torch.rand_like, torch.randn_like, torch.randint_like}
 IN_PLACE = {getattr(Tensor, f"{name}_") for name in ("normal", "uniform", "bernoulli", "exponential", "random")}
 FROM_PROBABILITIES = {torch.multinomial, torch.bernoulli, Tensor.multinomial, Tensor.bernoulli}
-# PyTorch passes these three to a mode as a whole, and the mode does not see what they call. All other ones call these.
+# PyTorch passes these three to a mode as a whole, and the mode does not see what they call. For the others it does.
 INITIALISERS = {nn.init.uniform_, nn.init.normal_, nn.init.kaiming_uniform_}
-ATTENTION = torch._C._nn.scaled_dot_product_attention  # type: ignore[attr-defined]  # by its name in F it may be replaced
+ATTENTION = torch._C._nn.scaled_dot_product_attention  # the one that F has, unless it was replaced there
 RANDOM = {*NEW, *LIKE, *IN_PLACE, *FROM_PROBABILITIES, *INITIALISERS, F.dropout, ATTENTION}
 
 _chosen = torch.device("cpu")
@@ -135,10 +135,8 @@ def _attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False
     """Drop the attention weights that the CPU would drop: a GPU's fused kernel draws numbers of its own."""
     if dropout_p == 0:
         return ATTENTION(query, key, value, attn_mask, is_causal=is_causal, **options)
-    one_each = torch.eye(
-        key.shape[-2], dtype=value.dtype, device=value.device
-    )  # with these values, the output is the weights
-    weights = ATTENTION(query, key, one_each.expand(*key.shape[:-1], -1), attn_mask, is_causal=is_causal, **options)
+    one_each = torch.eye(key.shape[-2], dtype=value.dtype, device=value.device).expand(*key.shape[:-1], -1)
+    weights = ATTENTION(query, key, one_each, attn_mask, is_causal=is_causal, **options)  # (..., T, S)
     if options.get("enable_gqa"):
         value = value.repeat_interleave(query.shape[-3] // value.shape[-3], dim=-3)
     return _dropout(weights, dropout_p) @ value  # (..., T, D_v)

@@ -49,13 +49,13 @@ def with_real_weights(module: nn.Module, seed: int = 0) -> nn.Module:
     return module
 
 
-def build(config: TransformerConfig, device: str = "cpu", dtype: torch.dtype = torch.float32, seed: int = 0):
+def build(config: TransformerConfig, device: str | None = None, dtype: torch.dtype = torch.float32, seed: int = 0):
     """The config's model with real weights, in evaluation mode."""
-    return with_real_weights(MODELS[config.family](config), seed).to(device, dtype).eval()
+    return with_real_weights(MODELS[config.family](config), seed).to(device or torch.get_default_device(), dtype).eval()
 
 
-def draw_ids(*shape: int, device: str = "cpu") -> torch.Tensor:
-    return torch.randint(V, shape).to(device)
+def draw_ids(*shape: int, device: str | None = None) -> torch.Tensor:
+    return torch.randint(V, shape).to(device or torch.get_default_device())
 
 
 def inputs_of(family, B=2, S=5, T=4):

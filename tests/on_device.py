@@ -2,13 +2,14 @@
 
 # Files whose tests make their tensors by default, and so on the device.
 LIBRARY = [
-    *("attention", "beam", "blocks", "cache", "embeddings", "feed_forward", "heads", "linear", "masks", "models"),
-    *("normalization", "positions", "pretrained", "trace"),
+    *("attention", "cache", "embeddings", "feed_forward", "heads", "linear", "masks", "normalization"),
+    *("positions", "sampling"),
 ]
 
 # Tests in these files that stay on the CPU, and why.
 OF_THE_CPU = {
-    "beam::test_the_best_beam_is_that_of_transformers": "takes minutes: transformers searches in small steps",
+    "linear::test_few_tokens_are_shared_out_and_everything_else_is_pytorchs": "counts the CPU's threads",
+    "linear::test_only_one_thread_at_a_time_changes_the_setting_of_the_process": "counts the CPU's threads",
 }
 
 

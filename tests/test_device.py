@@ -105,8 +105,8 @@ def test_weights_that_are_tied_stay_so_on_the_way_to_the_device(device):
 
 # What a GPU refuses and allows where x, tensors of the CPU, meet y, its own. PyTorch documents it in "CUDA semantics",
 # and its sources have the details. TensorIterator.cpp: one number of the CPU may take part in arithmetic, but is not
-# written to. TensorAdvancedIndexing.cpp: an index may be on the CPU. Operations without `device_check: NoCheck` in
-# native_functions.yaml take tensors of one device only.
+# written to. TensorAdvancedIndexing.cpp: an index may be on the CPU. Operations that are not marked with
+# `device_check: NoCheck` in native_functions.yaml take tensors of one device only.
 REFUSED = {
     "arithmetic": lambda x, y: x.three + y.three,
     "arithmetic of the CPU's tensor with one number": lambda x, y: x.three * y.one,
