@@ -27,6 +27,9 @@ def clone(spawner):
 c.Spawner.default_url = "/lab"
 c.Spawner.mem_limit = "2G"  # 1 GB is enough for a chapter with its exercises; `doctor` tells learners who have less
 c.Spawner.cpu_limit = 2
+# Ten kernels that start at once on one machine may choose the same port: one of ours never started. Containers have
+# ports of their own, and need no such line.
+c.Spawner.args = ["--KernelManager.transport=ipc"]
 c.Spawner.environment = {
     "PYTHONPATH": clone,  # a release brings the library, too: otherwise notebooks would use the hub's older one
     "JUPYTER_CONFIG_PATH": str(SETTINGS),  # a control waits for the running cell, so that seeds give the same results

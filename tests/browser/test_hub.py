@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -47,19 +48,26 @@ def commit(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory):
-    """A JupyterHub with the sample's settings on free ports: its address, and the folder of its users' homes."""
+def homes():
+    """The folder of the hub's users: of a short name, because the path of a kernel's socket has 107 signs at most."""
+    with tempfile.TemporaryDirectory(prefix="hub-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory, homes):
+    """A JupyterHub with the sample's settings on free ports: its address."""
     pytest.importorskip("jupyterhub", reason="the test on a hub needs jupyterhub")
     pytest.importorskip("nbgitpuller", reason="the test on a hub needs nbgitpuller")
     if proxy() is None:
         pytest.skip(f"the test on a hub needs JupyterHub's proxy: npm install --prefix {sys.prefix}/proxy {PROXY}")
-    homes = tmp_path_factory.mktemp("homes")
     address, inner, api = (f"http://127.0.0.1:{_free_port()}" for _ in range(3))
     command = [
         *(sys.executable, "-m", "jupyterhub", "--config", str(CONFIGURATION)),
         *(f"--JupyterHub.bind_url={address}", f"--JupyterHub.hub_bind_url={inner}", "--JupyterHub.db_url=sqlite://"),
         *(f"--ConfigurableHTTPProxy.api_url={api}", f"--ConfigurableHTTPProxy.command={proxy()}"),
-        *(f"--SimpleLocalProcessSpawner.home_dir_template={homes}/{{username}}", "--Spawner.args=['--allow-root']"),
+        f"--SimpleLocalProcessSpawner.home_dir_template={homes}/{{username}}",
+        "--Spawner.args=['--KernelManager.transport=ipc', '--allow-root']",  # as there, also for root
         *("--Spawner.start_timeout=120", "--Spawner.http_timeout=120"),
     ]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
@@ -75,7 +83,7 @@ def hub(tmp_path_factory):
             else:
                 pytest.fail("".join(log))
             threading.Thread(target=process.stderr.read, daemon=True).start()  # otherwise a full pipe would stop it
-            yield address, homes
+            yield address
         finally:
             process.terminate()
 
@@ -107,13 +115,12 @@ def follow(page, link: str, name: str = "") -> None:
 
 def opened(page) -> None:
     """Wait until JupyterLab shows the notebook with a kernel."""
-    page.wait_for_url(f"**/lab/tree/course/{FIRST}*", timeout=120_000)
-    page.wait_for_function(IDLE, timeout=60_000)
+    page.wait_for_url(f"**/lab/tree/course/{FIRST}*")
+    page.wait_for_function(IDLE)
 
 
-def test_two_learners_get_a_release_and_the_next_and_their_work_stays(hub, browser, teacher):
-    address, homes = hub
-    link = hub_link(address, f"file://{teacher}", "main", FIRST)
+def test_two_learners_get_a_release_and_the_next_and_their_work_stays(hub, homes, browser, teacher):
+    link = hub_link(hub, f"file://{teacher}", "main", FIRST)
     (teacher / "notebooks").mkdir()
     (teacher / "week.py").write_text("NUMBER = 1\n", encoding="utf-8")
     week, answer, example = "import week\nprint('week', week.NUMBER)", "answer = ...", "print('an example')"
@@ -123,7 +130,7 @@ def test_two_learners_get_a_release_and_the_next_and_their_work_stays(hub, brows
 
     pages = {name: browser.new_context().new_page() for name in ("ada", "ben")}
     for name, page in pages.items():  # both servers start at the same time
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(180_000)
         follow(page, link, name)
     saved = {}
     for name, page in pages.items():
