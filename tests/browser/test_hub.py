@@ -13,7 +13,7 @@ import nbformat
 import pytest
 
 from course_lib.course.hub_link import hub_link
-from tests.browser.lab import CHROMIUMS, IDLE, chromium, run_all, save
+from tests.browser.lab import CHROMIUMS, IDLE, chromium, menu, run_all, save
 from tests.live_in_browser import ROOT, _free_port
 from tests.with_git import git
 
@@ -68,23 +68,24 @@ def hub(tmp_path_factory, homes):
         *(f"--ConfigurableHTTPProxy.api_url={api}", f"--ConfigurableHTTPProxy.command={proxy()}"),
         f"--SimpleLocalProcessSpawner.home_dir_template={homes}/{{username}}",
         "--Spawner.args=['--KernelManager.transport=ipc', '--allow-root']",  # as there, also for root
-        *("--Spawner.start_timeout=120", "--Spawner.http_timeout=120"),
+        *("--Spawner.start_timeout=600", "--Spawner.http_timeout=600"),
     ]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)}
     where = tmp_path_factory.mktemp("hub")  # for its secret and the proxy's process id
     with subprocess.Popen(command, cwd=where, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        log = []
         try:
-            log = []
             for line in process.stderr:
                 log.append(line)
                 if "JupyterHub is now running" in line:
                     break
             else:
                 pytest.fail("".join(log))
-            threading.Thread(target=process.stderr.read, daemon=True).start()  # otherwise a full pipe would stop it
+            threading.Thread(target=log.extend, args=[process.stderr], daemon=True).start()  # a full pipe would stop it
             yield address
         finally:
+            print("".join(log))  # pytest shows it if a test fails
             process.terminate()
 
 
@@ -113,9 +114,11 @@ def follow(page, link: str, name: str = "") -> None:
         page.locator("#login_submit").click(no_wait_after=True)
 
 
-def opened(page) -> None:
-    """Wait until JupyterLab shows the notebook with a kernel."""
+def opened(page, sockets: list[str]) -> None:
+    """Wait until JupyterLab shows the notebook with a kernel, to which a socket leads."""
     page.wait_for_url(f"**/lab/tree/course/{FIRST}*")
+    while not any("/api/kernels/" in socket for socket in sockets):
+        page.wait_for_event("websocket")
     page.wait_for_function(IDLE)
 
 
@@ -129,12 +132,14 @@ def test_two_learners_get_a_release_and_the_next_and_their_work_stays(hub, homes
     commit(teacher)
 
     pages = {name: browser.new_context().new_page() for name in ("ada", "ben")}
+    sockets = {name: [] for name in pages}
     for name, page in pages.items():  # both servers start at the same time
-        page.set_default_timeout(180_000)
+        page.set_default_timeout(300_000)
+        page.on("websocket", lambda socket, to=sockets[name]: to.append(socket.url))
         follow(page, link, name)
     saved = {}
     for name, page in pages.items():
-        opened(page)
+        opened(page, sockets[name])
         if name == "ada":
             page.locator(".jp-CodeCell .cm-content").nth(1).fill("answer = 42")
         run_all(page)
@@ -148,10 +153,13 @@ def test_two_learners_get_a_release_and_the_next_and_their_work_stays(hub, homes
     write(teacher / "notebooks" / "01_embeddings.ipynb", "2 + 2")
     (teacher / "notebooks" / "glossary.md").unlink()
     commit(teacher)
-    for page in pages.values():
+    for name, page in pages.items():  # the next day
+        with page.expect_response(lambda answer: answer.request.method == "DELETE"):
+            menu(page, "Kernel", "Shut Down Kernel")
+        sockets[name].clear()
         follow(page, link)
     for name, page in pages.items():
-        opened(page)
+        opened(page, sockets[name])
         clone = homes / name / "course"
         assert git(clone, "ls-files", "--unmerged") == ""
         commits = git(clone, "log", "--format=%H", "--", FIRST).split()
