@@ -212,3 +212,20 @@ def test_the_sample_settings_give_what_start_gives():
     config = PyFileConfigLoader("jupyterhub_config.py", path=str(SAMPLES)).load_config()
     assert config.Spawner.environment["JUPYTER_CONFIG_PATH"] == str(start.SETTINGS)
     assert config.Spawner.environment["PYTHONSTARTUP"] == str(start.STARTUP)
+
+
+def test_the_sample_settings_are_known_to_jupyterhub_and_to_its_servers():
+    """A misspelt setting would be ignored."""
+    pytest.importorskip("jupyterhub", reason="knows its own settings")
+    from jupyter_client.manager import KernelManager
+    from jupyterhub.app import JupyterHub
+    from jupyterhub.auth import Authenticator
+    from jupyterhub.spawner import Spawner
+
+    config = PyFileConfigLoader("jupyterhub_config.py", path=str(SAMPLES)).load_config()
+    (option,) = config.Spawner.args
+    name, _, value = option.removeprefix("--KernelManager.").partition("=")
+    assert value in KernelManager.class_traits()[name].values
+    for kind in (JupyterHub, Authenticator, Spawner):
+        assert set(config.pop(kind.__name__)) <= set(kind.class_trait_names(config=True))
+    assert not config

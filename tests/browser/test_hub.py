@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import nbformat
 import pytest
 
 from course_lib.course.hub_link import hub_link
-from tests.browser.lab import CHROMIUMS, IDLE, chromium, run_all, save
+from tests.browser.lab import CHROMIUMS, IDLE, chromium, menu, run_all, save
 from tests.live_in_browser import ROOT, _free_port
 from tests.with_git import git
 
@@ -47,36 +48,44 @@ def commit(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory):
-    """A JupyterHub with the sample's settings on free ports: its address, and the folder of its users' homes."""
+def homes():
+    """The folder of the hub's users: of a short name, because the path of a kernel's socket has 107 signs at most."""
+    with tempfile.TemporaryDirectory(prefix="hub-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory, homes):
+    """A JupyterHub with the sample's settings on free ports: its address."""
     pytest.importorskip("jupyterhub", reason="the test on a hub needs jupyterhub")
     pytest.importorskip("nbgitpuller", reason="the test on a hub needs nbgitpuller")
     if proxy() is None:
         pytest.skip(f"the test on a hub needs JupyterHub's proxy: npm install --prefix {sys.prefix}/proxy {PROXY}")
-    homes = tmp_path_factory.mktemp("homes")
     address, inner, api = (f"http://127.0.0.1:{_free_port()}" for _ in range(3))
     command = [
         *(sys.executable, "-m", "jupyterhub", "--config", str(CONFIGURATION)),
         *(f"--JupyterHub.bind_url={address}", f"--JupyterHub.hub_bind_url={inner}", "--JupyterHub.db_url=sqlite://"),
         *(f"--ConfigurableHTTPProxy.api_url={api}", f"--ConfigurableHTTPProxy.command={proxy()}"),
-        *(f"--SimpleLocalProcessSpawner.home_dir_template={homes}/{{username}}", "--Spawner.args=['--allow-root']"),
-        *("--Spawner.start_timeout=120", "--Spawner.http_timeout=120"),
+        f"--SimpleLocalProcessSpawner.home_dir_template={homes}/{{username}}",
+        "--Spawner.args=['--KernelManager.transport=ipc', '--allow-root']",  # as there, also for root
+        *("--Spawner.start_timeout=600", "--Spawner.http_timeout=600"),
     ]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)}
     where = tmp_path_factory.mktemp("hub")  # for its secret and the proxy's process id
     with subprocess.Popen(command, cwd=where, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        log = []
         try:
-            log = []
             for line in process.stderr:
                 log.append(line)
                 if "JupyterHub is now running" in line:
                     break
             else:
                 pytest.fail("".join(log))
-            threading.Thread(target=process.stderr.read, daemon=True).start()  # otherwise a full pipe would stop it
-            yield address, homes
+            threading.Thread(target=log.extend, args=[process.stderr], daemon=True).start()  # a full pipe would stop it
+            yield address
         finally:
+            print("".join(log))  # pytest shows it if a test fails
             process.terminate()
 
 
@@ -105,15 +114,16 @@ def follow(page, link: str, name: str = "") -> None:
         page.locator("#login_submit").click(no_wait_after=True)
 
 
-def opened(page) -> None:
-    """Wait until JupyterLab shows the notebook with a kernel."""
-    page.wait_for_url(f"**/lab/tree/course/{FIRST}*", timeout=120_000)
-    page.wait_for_function(IDLE, timeout=60_000)
+def opened(page, sockets: list[str]) -> None:
+    """Wait until JupyterLab shows the notebook with a kernel, to which a socket leads."""
+    page.wait_for_url(f"**/lab/tree/course/{FIRST}*")
+    while not any("/api/kernels/" in socket for socket in sockets):
+        page.wait_for_event("websocket")
+    page.wait_for_function(IDLE)
 
 
-def test_two_learners_get_a_release_and_the_next_and_their_work_stays(hub, browser, teacher):
-    address, homes = hub
-    link = hub_link(address, f"file://{teacher}", "main", FIRST)
+def test_two_learners_get_a_release_and_the_next_and_their_work_stays(hub, homes, browser, teacher):
+    link = hub_link(hub, f"file://{teacher}", "main", FIRST)
     (teacher / "notebooks").mkdir()
     (teacher / "week.py").write_text("NUMBER = 1\n", encoding="utf-8")
     week, answer, example = "import week\nprint('week', week.NUMBER)", "answer = ...", "print('an example')"
@@ -122,12 +132,14 @@ def test_two_learners_get_a_release_and_the_next_and_their_work_stays(hub, brows
     commit(teacher)
 
     pages = {name: browser.new_context().new_page() for name in ("ada", "ben")}
+    sockets = {name: [] for name in pages}
     for name, page in pages.items():  # both servers start at the same time
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(300_000)
+        page.on("websocket", lambda socket, to=sockets[name]: to.append(socket.url))
         follow(page, link, name)
     saved = {}
     for name, page in pages.items():
-        opened(page)
+        opened(page, sockets[name])
         if name == "ada":
             page.locator(".jp-CodeCell .cm-content").nth(1).fill("answer = 42")
         run_all(page)
@@ -141,10 +153,13 @@ def test_two_learners_get_a_release_and_the_next_and_their_work_stays(hub, brows
     write(teacher / "notebooks" / "01_embeddings.ipynb", "2 + 2")
     (teacher / "notebooks" / "glossary.md").unlink()
     commit(teacher)
-    for page in pages.values():
+    for name, page in pages.items():  # the next day
+        with page.expect_response(lambda answer: answer.request.method == "DELETE"):
+            menu(page, "Kernel", "Shut Down Kernel")
+        sockets[name].clear()
         follow(page, link)
     for name, page in pages.items():
-        opened(page)
+        opened(page, sockets[name])
         clone = homes / name / "course"
         assert git(clone, "ls-files", "--unmerged") == ""
         commits = git(clone, "log", "--format=%H", "--", FIRST).split()
