@@ -2,6 +2,9 @@
 
 `python -m course_lib start --pull` uses this module. Plain `git pull` is enough for learners who work in `my/`, which
 git ignores. This module also works for learners who edited files in the clone itself, where `git pull` would conflict.
+
+The library nbgitpuller has the same purpose, and is not used: where both sides changed the same lines, it drops the
+authors', and a notebook that was only run counts as changed. `tests/test_histories.py` runs both on forty histories.
 """
 
 import os
@@ -32,8 +35,8 @@ def fetch_newer(course: Path) -> list[Handed]:
 
     The learner's changes in the clone are committed first. If learner and authors changed different parts of a
     notebook, it keeps the learner's cells and gets the new ones. If the changes conflict, the rule of `handout`
-    decides. A file that the learner deleted is restored. The authors may have rewritten their history: what this clone
-    fetched last is compared with the newest commit.
+    decides. A file that the learner deleted is restored. If the authors rewrote their history, the newest version is
+    compared with what this clone fetched before.
     Errors: ValueError if this is not a clone, if git is waiting for the learner, or if the files cannot be merged;
         ConnectionError if the other repository cannot be reached.
     """
@@ -87,16 +90,16 @@ def _fetched(course: Path) -> list[str]:
     known, form = git(course, "remote").decode().split(), "--format=%(upstream:remotename) %(upstream:short)"
     branch = git(course, "symbolic-ref", "HEAD").decode().strip()
     remote, _, followed = git(course, "for-each-ref", form, branch).decode().strip().partition(" ")
-    remotes = sorted({remote, "origin"} & {*known})
-    if not remotes:
+    home = "origin" if "origin" in known else remote
+    if not home:
         raise ValueError(f"{course} follows no other repository: clone the course again, next to it")
     try:
-        for each in remotes:
+        for each in sorted({home, remote} - {""}):
             git(course, "fetch", "--quiet", "--prune", each)
         found = [followed] if _hash(course, followed) else []
-        if "origin" in remotes and not (found and remote == "origin"):
-            git(course, "remote", "set-head", "origin", "--auto")
-            found.append("origin/HEAD")
+        if not found or remote != home:
+            git(course, "remote", "set-head", home, "--auto")
+            found.append(f"{home}/HEAD")
     except subprocess.CalledProcessError as error:
         raise ConnectionError(_said(error)) from None
     return found
