@@ -246,9 +246,9 @@ def _tree(course: Path) -> str:
 
 def _git_each(course: Path, names: Iterable[str], *words: str) -> None:
     """Run git on files by name, a hundred at a time: Windows limits the length of a command."""
-    names = sorted(names)
-    for first in range(0, len(names), 100):
-        git(course, "--literal-pathspecs", *words, "--", *names[first : first + 100])
+    files = sorted(names)
+    for first in range(0, len(files), 100):
+        git(course, "--literal-pathspecs", *words, "--", *files[first : first + 100])
 
 
 def _said(error: Exception) -> str:
