@@ -218,9 +218,12 @@ def test_what_is_pulled_is_settled_inside_the_clone(school, outside):
     git(school.package, "add", "--all")
     git(school.package, "commit", "--quiet", "-m", "A link")
     git(school.package, "push", "--quiet")
-    with pytest.raises(ValueError, match="cannot be merged"):
-        fetch_newer(school.clone)
-    assert "what I wrote" in git(school.clone, "show", f"HEAD:{ONE}")
+    before = sorted(outside.rglob("*"))
+    assert {each.name: each.done for each in fetch_newer(school.clone)} == {ONE: "kept", "exercises": "beside"}
+    assert (school.clone / ONE).read_text() == "what I wrote"
+    assert (school.clone / "exercises.new").read_text() == "../outside"
+    assert not (school.clone / "exercises.new").is_symlink()
+    assert sorted(outside.rglob("*")) == before
 
 
 # -------------------------------------------------------------------------------------------------------- release

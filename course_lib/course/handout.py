@@ -267,6 +267,8 @@ def _fingerprint_of(path: Path) -> str | None:
     """Return a file's fingerprint; None if it does not exist. A link belongs to the learner and is not followed."""
     if path.is_symlink():
         return "a link"
+    if path.is_dir():
+        return "a folder"
     return fingerprint(path.read_bytes()) if os.path.lexists(path) else None
 
 
@@ -308,13 +310,15 @@ def _changed_in_place(course: Path) -> dict[str, str]:
 
 
 def git(course: Path, *words: str) -> bytes:
-    """Run git in a course and return its output. Errors: CalledProcessError; OSError without git."""
-    return subprocess.run(["git", "-C", str(course), *words], capture_output=True, check=True).stdout
+    """Run git in a course and return its output. Its messages are in English. Errors: CalledProcessError; OSError
+    without git."""
+    english = os.environ | {"LC_ALL": "C"}
+    return subprocess.run(["git", "-C", str(course), *words], capture_output=True, check=True, env=english).stdout
 
 
 def names_of(listed: bytes) -> list[str]:
     """Return the file names in the output of git with -z."""
-    return [name for name in listed.decode().split("\0") if name]
+    return [name for name in os.fsdecode(listed).split("\0") if name]
 
 
 def _require_place(course: Path, folder: Path) -> None:
