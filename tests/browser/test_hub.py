@@ -82,8 +82,11 @@ def hub(tmp_path_factory, homes):
                     break
             else:
                 pytest.fail("".join(log))
-            threading.Thread(target=log.extend, args=[process.stderr], daemon=True).start()  # a full pipe would stop it
+            reader = threading.Thread(target=log.extend, args=[process.stderr])  # a full pipe would stop the hub
+            reader.start()
             yield address
+            process.terminate()
+            reader.join()
         finally:
             print("".join(log))  # pytest shows it if a test fails
             process.terminate()
@@ -116,7 +119,7 @@ def follow(page, link: str, name: str = "") -> None:
 
 def opened(page, sockets: list[str]) -> None:
     """Wait until JupyterLab shows the notebook with a kernel, to which a socket leads."""
-    page.wait_for_url(f"**/lab/tree/course/{FIRST}*")
+    page.locator(".lm-DockPanel-tabBar .lm-TabBar-tabLabel", has_text=Path(FIRST).name).wait_for()
     while not any("/api/kernels/" in socket for socket in sockets):
         page.wait_for_event("websocket")
     page.wait_for_function(IDLE)
@@ -134,7 +137,7 @@ def test_two_learners_get_a_release_and_the_next_and_their_work_stays(hub, homes
     pages = {name: browser.new_context().new_page() for name in ("ada", "ben")}
     sockets = {name: [] for name in pages}
     for name, page in pages.items():  # both servers start at the same time
-        page.set_default_timeout(300_000)
+        page.set_default_timeout(120_000)
         page.on("websocket", lambda socket, to=sockets[name]: to.append(socket.url))
         follow(page, link, name)
     saved = {}
