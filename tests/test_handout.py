@@ -473,7 +473,7 @@ def test_where_a_server_runs_already_none_is_started(course, opened, monkeypatch
     assert "open my/notebooks/00_start_here.ipynb" in said
     assert "COURSE_DEVICE" not in said
     assert main(["start", "--folder", str(course / "my"), "--device", "cpu"]) == 0
-    assert "keep their device: set COURSE_DEVICE where JupyterLab is started" in capsys.readouterr().out
+    assert "keep their device: to change it, set COURSE_DEVICE" in capsys.readouterr().out
     assert opened == []
 
 
