@@ -363,6 +363,7 @@ def weights_and_influence(seed: int, n_stories: int = 16) -> tuple[float, float,
     fewer than five words that can be replaced do not count.
     """
     model, tokenizer = load_pretrained("tinytown")
+    model = model.double()  # in float32, the rounding errors of the processor would rank words without influence
     town, generator = Tinytown(), torch.Generator().manual_seed(seed)
     found = []
     for story in _held_out(seed, n_stories):
