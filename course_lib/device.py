@@ -97,7 +97,7 @@ def find_device(name: str) -> torch.device:
 
 
 class DrawnOnTheCPU(TorchFunctionMode):
-    """While it is active, random numbers for other devices are drawn by the CPU's generator, and moved."""
+    """While it is active, the CPU's generator draws the random numbers for other devices, and they are moved."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -132,7 +132,7 @@ def _dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = F
 
 
 def _attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, **options) -> Tensor:
-    """Drop the attention weights that the CPU would drop: a GPU's fused kernel draws numbers of its own."""
+    """Drop the attention weights that the CPU would drop: a GPU's fused kernel draws other numbers."""
     if dropout_p == 0:
         return ATTENTION(query, key, value, attn_mask, is_causal=is_causal, **options)
     one_each = torch.eye(key.shape[-2], dtype=value.dtype, device=value.device).expand(*key.shape[:-1], -1)

@@ -121,7 +121,7 @@ def test_an_answer_that_leans_on_its_notebook_passes_but_is_not_kept(notebook):
     result = check("attention.softmax", notebook(SOFTMAX.replace("x - ", "x + axis_holder - "))["softmax"])
     assert result.passed
     assert "not kept: it uses `axis_holder`, a Tensor" in result.feedback
-    with pytest.raises(ValueError, match=r"No answer to 'attention.softmax' is kept"):
+    with pytest.raises(ValueError, match=r"You have no answer to 'attention.softmax' that passed"):
         mine("attention.softmax")
 
 

@@ -115,7 +115,7 @@ def test_what_was_only_tried_is_taken_back():
     assert len(cache) == 4
     torch.testing.assert_close(module(x[:, 4:], is_causal=True, cache=cache), module(x, is_causal=True)[:, 4:])
     for length in (-1, 7):
-        with pytest.raises(ValueError, match="from 0 to the 6 tokens"):
+        with pytest.raises(ValueError, match="from 0 to 6, the number of tokens in the cache"):
             cache.keep(length)
 
 

@@ -99,8 +99,10 @@ def test_a_settled_claim_shows_what_was_found_and_folds_how(id):
     page = Settled(each, found)._repr_html_()
     seen, _, folded = page.partition("<details>")
     lines = [html.unescape(re.sub("<[^>]+>", "", line)) for line in re.findall("<div>(.*?)</div>", seen)]
-    drawn = f" ({len(each.seeds)} seeds)" if each.seeds else ""
-    assert lines == [f"{each.stated} ({each.by})", f"{found.verdict}: {found.measured}{drawn}", found.because]
+    drawn = [f"{len(each.seeds)} seeds"] if each.seeds else []
+    drawn += [f"timed on {found.timed_on}"] if each.timed else []
+    how = f" ({'; '.join(drawn)})" if drawn else ""
+    assert lines == [f"{each.stated} ({each.by})", f"{found.verdict}: {found.measured}{how}", found.because]
     assert seen.count("<b>") == 1, "only the verdict's word is bold"
     stated = (each.source.author, each.source.link, each.source.quote, each.source.place, each.control)
     for said in (*stated, *each.outcomes.values(), *map(str, found.tried)):

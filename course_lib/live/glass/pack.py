@@ -43,7 +43,7 @@ def pack(model: DecoderOnly, tokenizer: WordTokenizer | SubwordTokenizer, bits: 
     told = _words(tokenizer) if isinstance(tokenizer, WordTokenizer) else _pieces(tokenizer)
     if len(told["tokens"]) != model.config.vocab_size:
         raise ValueError(f"tokenizer has {len(told['tokens'])} tokens, but the model has {model.config.vocab_size}")
-    weights = {name: value.detach().cpu() for name, value in model.state_dict().items()}
+    weights = {name: value.detach() for name, value in model.state_dict().items()}
     if model.config.tie_weights:
         del weights["output.weight"]  # the same matrix as the token embedding
     if (count := sum(weight.numel() for weight in weights.values())) > MOST_WEIGHTS:
@@ -56,7 +56,9 @@ def pack(model: DecoderOnly, tokenizer: WordTokenizer | SubwordTokenizer, bits: 
     with torch.no_grad():  # on the CPU, because a GPU's sines differ in the last digit
         rows = rows if model.positions is None else deepcopy(model.positions).cpu()(rows)
     weights.pop("positions.weight", None)  # a learned table: like all positions, its rows are added below
-    packed = {name: part for each, weight in weights.items() for name, part in _packed(each, weight, bits).items()}
+    packed = {
+        name: part for each, weight in weights.items() for name, part in _packed(each, weight.cpu(), bits).items()
+    }
     about = {"config": json.dumps(config), "tokenizer": json.dumps(told, ensure_ascii=False)}
     return _in_order(save(packed | _packed("positions.weight", rows, 16), about))
 
