@@ -120,7 +120,7 @@ def test_a_term_of_three_weeks(tmp_path, monkeypatch, capsys):
     mine = {"learner01": tmp_path / "learner01/my/exercises"}
     mine |= {each: tmp_path / each / "exercises" for each in ("learner02", "learner03")}
     for learner, folder in mine.items():
-        assert "Fetched: " in term.start(learner, "--pull")
+        assert "Fetched " in term.start(learner, "--pull")
         answer(folder / "02_attention.ipynb", WRONG if learner == "learner03" else RIGHT)
 
     solution = term.course / "solutions/02_attention.ipynb"
