@@ -171,7 +171,8 @@ def _require_fitting(query: Tensor, key: Tensor, mask: Tensor | None, score_bias
         checks.require_bias(score_bias)
     if key.shape[0] != query.shape[0]:  # len(key) would fix the batch of an exported model
         raise ValueError(
-            f"x has {len(query)} rows, but the context or its cache has {len(key)}: give one row of context for each row of ids"
+            f"x has {len(query)} rows, but the context or its cache has {len(key)}: give one row of context for each "
+            "row of ids"
         )
     if mask is not None:
         checks.require_device_of(query, mask=mask)
