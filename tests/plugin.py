@@ -66,6 +66,7 @@ def pytest_configure(config):
     gc.set_threshold(100_000)  # ten thousand tests and all modules are looked through each time: a tenth of the run
     if config.option.device:
         os.environ["COURSE_DEVICE"] = config.option.device  # of every kernel, too
+        config.option.nbval_cell_timeout = 900  # seconds: the pretend device takes several times as long as the CPU
         if config.option.device == "pretend":
             from tests import pretend  # noqa: F401  # makes it known
 
