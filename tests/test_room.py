@@ -120,8 +120,9 @@ def test_a_class_on_a_bad_network_loses_no_vote_and_counts_none_twice(learners):
     last: dict[str, Counter] = {question.id: Counter() for question in asked}
     mistaken: Counter = Counter()
     with opened(tally) as address:
+        # A seat gives up after a number of tries; pauses this long are patience enough for a slow machine.
         networks = [rough(seed) for seed in range(learners)]
-        sit = lambda i: client.Seat(address, tally.code, token(i), networks[i][0], pause=0.01)  # noqa: E731
+        sit = lambda i: client.Seat(address, tally.code, token(i), networks[i][0], pause=0.1)  # noqa: E731
         seats = [sit(i) for i in range(learners)]
         for question in asked:
             for i, seat in enumerate(seats):
