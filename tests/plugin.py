@@ -14,6 +14,7 @@ import os
 import re
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import jaxtyping
@@ -133,14 +134,19 @@ SHARE_WORKERS = tuple(
 )
 
 
+def unit(nodeid):
+    """What stays in one process: an exercise, the files that share sandboxed workers, or a file."""
+    exercise, file = OF_ONE_EXERCISE.search(nodeid), nodeid.partition("::")[0]
+    return exercise[1] if exercise else "worker_at" if file.endswith(SHARE_WORKERS) else file
+
+
 class Together(LoadScopeScheduling):
     """The tests of a file go to one process, in order: what one of them has made, trained or started, the next ones
     find. So do the cells of a notebook, which share a kernel; the tests of one exercise, whose reference and
     misconceptions run once for all of them; and the files that share sandboxed workers."""
 
     def _split_scope(self, nodeid):
-        exercise, file = OF_ONE_EXERCISE.search(nodeid), nodeid.partition("::")[0]
-        return exercise[1] if exercise else "worker_at" if file.endswith(SHARE_WORKERS) else file
+        return unit(nodeid)
 
     def mark_test_complete(self, node, item_index, duration=0):
         """As it is; but a unit that is done is counted no more: with each test all of them would be gone through."""
@@ -191,6 +197,12 @@ def pytest_terminal_summary(terminalreporter, config):
             terminalreporter.write_line(f"{line:<42}" + "".join(f"{text:>12}" for text in texts))
     for line in crossings.table(Path(os.environ[CROSSINGS])) if CROSSINGS in os.environ else ():
         terminalreporter.write_line(line)
+    seconds = Counter()
+    for report in (each for every in terminalreporter.stats.values() for each in every if hasattr(each, "duration")):
+        seconds[unit(report.nodeid)] += report.duration
+    longest = ", ".join(f"{name} {taken:.0f} s" for name, taken in seconds.most_common(12) if taken > 20)
+    if longest:
+        terminalreporter.write_line(f"\nTook longest: {longest}; all: {seconds.total():.0f} s")
     this, other = ("proofs", "") if config.option.proof else ("tests of every run", " --proof")
     if config.option.browser:
         this, other = "tests in a browser", ", and with --proof"

@@ -94,7 +94,7 @@ def require_quiet(watch: Watch, when: str) -> float:
     if share > BUSY:
         raise TooBusy(
             f"{when}, other programs took {share:.0%} of the processor, so the times would mean nothing. "
-            "End those programs and run the command again, or add --anyway to measure all the same."
+            "End those programs and run the command again, or add --anyway to measure now."
         )
     return share
 

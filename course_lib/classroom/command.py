@@ -59,8 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="N",
-        help="these chapters (default: those that at least half of the submissions are about; where course.toml names "
-        "the term's chapters, only released ones, and of those that are due all that anybody handed in)",
+        help="these chapters (default: each chapter that at least half of the submissions answer; if course.toml lists "
+        "the term's chapters, only released ones, and every chapter that is due and that anybody answered)",
     )
     what.add_argument("--exercises", nargs="+", default=[], metavar="ID", help="these exercises")
 
@@ -137,9 +137,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument(
         "--columns",
         choices=("total", "chapters"),
-        help="of --canvas and --moodle: one for all, or one for each chapter (Moodle: moodle_chapters.csv)",
+        help="for --canvas and --moodle: one column for all points, or one for each chapter (moodle_chapters.csv)",
     )
-    form.add_argument("--title", default="", help="of the assignment, for --canvas: 'Attention (123)'")
+    form.add_argument("--title", default="", help="the assignment's title, for --canvas: 'Attention (123)'")
     form.add_argument(
         "--moodle",
         action="append",

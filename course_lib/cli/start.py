@@ -95,10 +95,9 @@ def run(arguments: argparse.Namespace) -> int:
     opened = folder / page if page else last_saved(COURSE, folder) or folder / FIRST
     if arguments.no_lab:
         return 0
+    # JupyterLab is open already if this is one of its terminals, or a hub's.
     on_hub = os.environ.get("JUPYTERHUB_USER") and os.environ.get("JUPYTERHUB_ROOT_DIR", str(Path.home()))
-    if server := os.environ.get(
-        "JUPYTER_SERVER_ROOT", on_hub
-    ):  # JupyterLab is open already: a terminal in it, or a hub
+    if server := os.environ.get("JUPYTER_SERVER_ROOT", on_hub):
         near = opened.relative_to(server) if opened.is_relative_to(server) else opened
         print(f"JupyterLab is running already: open {near} in its file browser.")
         if arguments.device:

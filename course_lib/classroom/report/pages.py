@@ -42,7 +42,7 @@ SECTIONS = {
     "hardest": "Hardest exercises",
     "mistakes": "Most common mistakes",
     "learners": "Learners",
-    "salvaged": "Read all the same",
+    "salvaged": "Faulty, but used",
     "chapters": "Chapter by chapter",
     "reflections": "Reflections",
     "same": "Equal submissions",

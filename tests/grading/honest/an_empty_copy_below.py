@@ -6,7 +6,7 @@
 import torch
 # %%
 def top_k_filter(logits, k):
-    """The logits (..., V) with −inf outside the k largest of each row."""
+    """Return the logits (..., V) with −inf outside the k largest of each row."""
     smallest = logits.topk(min(k, logits.shape[-1])).values.min(-1, keepdim=True).values
     return torch.where(logits >= smallest, logits, -torch.inf)
 # %%
@@ -17,7 +17,7 @@ sampling_which_are_true = ["b", "c", "f"]
 ## Once more
 # %%
 def top_k_filter(logits, k):
-    """The logits (..., V) with −inf outside the k largest of each row."""
+    """Return the logits (..., V) with −inf outside the k largest of each row."""
     # Your answer goes here, in place of the next line.
     raise NotImplementedError
 # %%

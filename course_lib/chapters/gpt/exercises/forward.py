@@ -9,7 +9,7 @@ from course_lib.grading.judge.compare import compare
 
 
 def gpt_forward(parts, ids):
-    """Logits (B, T, V) of the next token at every position: ids (B, T),
+    """Return logits (B, T, V) of the next token at every position: ids (B, T),
     T at most len(parts.position_table)."""
     T, max_seq_len = ids.shape[1], len(parts.position_table)
     if max_seq_len < T:

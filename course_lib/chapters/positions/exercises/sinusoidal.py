@@ -5,7 +5,7 @@ from course_lib.grading.judge.compare import compare
 
 
 def sinusoidal_encoding(max_seq_len, d_model):
-    """The sinusoids of Vaswani et al. 2017: a float32 tensor (max_seq_len, d_model)."""
+    """Return the sinusoids of Vaswani et al. 2017: (max_seq_len, d_model), float32."""
     position = torch.arange(max_seq_len)[:, None]  # (max_seq_len, 1)
     two_i = torch.arange(0, d_model, 2)  # (hands,)
     angle = position / 10000 ** (two_i / d_model)  # (max_seq_len, hands)

@@ -5,7 +5,7 @@ from course_lib.grading.exercise import Case, Given, generator, stage
 
 
 def head_roles(model, ids):
-    """Three scores for every head: {"previous", "first", "induction"}: (L, H) each."""
+    """Return {"previous", "first", "induction"}: the scores (L, H) of all heads."""
     weights = torch.stack(model.attention_weights(ids)).mean(dim=1)  # (L, H, T, T), the mean over the texts
     n = ids.shape[1] // 2
     second = torch.arange(n, 2 * n)  # the positions at which a word is repeated

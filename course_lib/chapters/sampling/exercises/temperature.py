@@ -5,7 +5,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def temperature_softmax(logits, temperature):
-    """Probabilities (..., V) of logits (..., V) at a temperature ≥ 0."""
+    """Return probabilities (..., V) for logits (..., V) at a temperature ≥ 0."""
     if temperature == 0:
         largest = logits.argmax(dim=-1, keepdim=True)  # (..., 1)
         return torch.zeros_like(logits).scatter(-1, largest, 1.0)

@@ -6,7 +6,7 @@ from course_lib.grading.judge.compare import compare
 
 
 def top_k_filter(logits, k):
-    """The logits (..., V) with −inf outside the k largest of each row."""
+    """Return the logits (..., V) with −inf outside the k largest of each row."""
     k = min(k, logits.shape[-1])
     kth_largest = logits.topk(k, dim=-1).values[..., -1:]  # (..., 1)
     drop = logits < kth_largest  # (..., V)

@@ -5,14 +5,14 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def top_k_filter(logits, k):
-    """The logits (..., V) with −inf outside the k largest of each row."""
+    """Return the logits (..., V) with −inf outside the k largest of each row."""
     k = min(k, logits.shape[-1])
     kth_largest = logits.topk(k, dim=-1).values[..., -1:]  # (..., 1)
     return logits.masked_fill(logits < kth_largest, -torch.inf)
 
 
 def top_p_filter(logits, p):
-    """The logits (..., V) with −inf outside the smallest set that reaches p."""
+    """Return the logits (..., V) with −inf outside the smallest set that reaches p."""
     probabilities, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)  # both (..., V)
     sum_before = probabilities.cumsum(dim=-1) - probabilities  # of all tokens more probable than this one
     drop_by_rank = sum_before >= p  # the first is 0, so the favourite always stays
