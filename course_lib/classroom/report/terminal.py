@@ -44,7 +44,7 @@ def terminal_table(marked: Sequence[GradedSubmission], width: int = 100) -> str:
             for id, title, share, tried in hardest
         ]
     elif any(result.points and result.status != "unanswered" for each in marked for result in each.results):
-        easy = "no exercise was hard: of each, those who tried earned two thirds of the points or more"
+        easy = "no exercise was hard: in each, those who tried earned at least two thirds of the points"
         lines.append(_fitted(easy, width).rstrip())
     if mistakes := statistics.misconceptions(marked, 5):
         lines.append("most common misconceptions:")
