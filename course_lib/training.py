@@ -2,7 +2,7 @@
 
 Chapter 12. `train` is one loop of plain PyTorch. The batches provide inputs and targets; the model computes the loss.
 `training_options` has the rest: `gradients` computes the gradients of an update, `checkpoints` saves and resumes a run,
-and `processes` distributes it.
+`processes` distributes it, and `memory` keeps freed memory for the next update.
 """
 
 import math
@@ -19,6 +19,7 @@ from course_lib.gpt import IGNORED, evaluating
 from course_lib.training_options import processes
 from course_lib.training_options.checkpoints import load_checkpoint, save_checkpoint
 from course_lib.training_options.gradients import add_gradients, block_options, clip, require_options
+from course_lib.training_options.memory import keep_freed_memory
 
 
 class TrainingDiverged(RuntimeError):
@@ -101,6 +102,8 @@ def train(
     first. Each process then calls `train` with the same arguments and seeds. An update uses one batch per process, and
     gives the same result as one process with a single batch of that total size.
 
+    On Linux, the process keeps the memory that it frees, which saves time (COURSE_KEEP_MEMORY=0 prevents this).
+
     Args:
         model: called as model(*batch) -> (logits, loss). For a `DecoderOnly` a batch is (ids (B, T), targets (B, T)),
             for an `EncoderDecoder` (source_ids, target_ids, source_mask, targets).
@@ -133,6 +136,7 @@ def train(
     checks.require_callable(on_step=on_step)
     require_options(model, precision, compile, checkpoint_activations)
     processes.require_company(shard)
+    keep_freed_memory()
     optimizer = make_optimizer(model, weight_decay)
     history = History()
     generator = getattr(batches, "generator", None)

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import nbformat
 import numpy as np
+import psutil
 import pytest
 import torch
 from hypothesis import given
@@ -31,6 +32,7 @@ from course_lib.bench import (
     run,
     training,
 )  # fmt: skip
+from course_lib.bench.apart import apart
 from course_lib.bench.peers import PlainLoop, same_weights
 from course_lib.bench.report import Point, Report, Row, duration, readme, recorded, roofline
 from course_lib.bench.rounds import Contest, Spread, in_turns, spread
@@ -38,6 +40,7 @@ from course_lib.config import TransformerConfig
 from course_lib.counting import forward_flops
 from course_lib.course.contents import CHAPTERS
 from course_lib.sampling import generate
+from tests import contestants
 
 ROOT = Path(__file__).parent.parent
 SMALL = TransformerConfig(vocab_size=37, d_model=16, n_heads=2, n_layers=2, max_seq_len=20, activation="gelu_tanh")
@@ -141,14 +144,30 @@ def test_who_is_warmed_is_called_once_more_and_timed_once(monkeypatch):
 
 
 def test_shares_of_the_matmul_rate_are_of_its_arithmetic():
-    """Three updates of 5 GFLOP in 2 s beside a product of 10 GFLOP in 1 s: 7.5 of 10 GFLOP/s."""
-    names = ("ours", "transformers", "nn.TransformerEncoder", "nanoGPT-shaped")
-    contest = Contest({name: [2.0] for name in names} | {"matmul": [1.0]})
-    found = {row.beside: row for row in training.rows("x", contest, 3, 5e9, 10e9)}
+    """Three updates of half a product's operations in 2 s, beside that product in 1 s: three quarters of its rate."""
+    contest = Contest({name: [2.0] for name in ("ours", *training.PEERS)} | {"matmul": [1.0]})
+    flops = machine.Matmul.flops / 2
+    found = {row.beside: row for row in training.rows("x", contest, 3, flops, dict.fromkeys(training.PEERS))}
     assert found["the matmul rate"].ratio.median == pytest.approx(0.75)
     assert found["transformers"].ratio.median == 1.0
     assert found["transformers"].seconds == pytest.approx(2 / 3)
     assert training.training_flops(SMALL, 2, 8) == 6 * forward_flops(SMALL, 8)
+
+
+def test_a_contestant_apart_runs_in_a_process_of_its_own_that_then_ends(tmp_path):
+    files = {name: str(tmp_path / name) for name in ("a", "b")}
+    with apart({name: (contestants.pid, file) for name, file in files.items()}) as started:
+        in_turns(started, rounds=1)
+    said = [Path(file).read_text(encoding="utf-8").split() for file in files.values()]
+    ids = {int(number) for number, _ in said}
+    assert len({os.getpid(), *ids}) == 3
+    assert {threads for _, threads in said} == {str(torch.get_num_threads())}
+    assert not any(map(psutil.pid_exists, ids))
+
+
+def test_a_contestant_that_cannot_be_made_says_why():
+    with pytest.raises(RuntimeError, match="ValueError: no weights"), apart({"a": (contestants.failing, "no weights")}):
+        pass
 
 
 # --- machine ----------------------------------------------------------------------------------------------------------
@@ -250,7 +269,6 @@ def no_compiler(device):
 @pytest.mark.proof
 def test_a_small_run_of_the_whole_way(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(training, "SHAPES", {"a tiny size": (SMALL, 2, 8, 1)})
-    monkeypatch.setattr(machine, "SIDE", 32)
     monkeypatch.setattr(run, "READ", 1000)
     monkeypatch.setattr(training, "require_compiler", no_compiler)
     json_file, picture = tmp_path / "b.json", tmp_path / "roofline.png"

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import platform
 import statistics
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from course_lib.blocks import TransformerBlock
 from course_lib.gpt import IGNORED
 from course_lib.tinytown import Batches, Tinytown, WordTokenizer, encode_stories
 from course_lib.training import train
-from course_lib.training_options import gradients
+from course_lib.training_options import gradients, memory
 from tests.shared_run import Uneven, make_model
 
 ROOT = Path(__file__).parent.parent
@@ -266,3 +267,44 @@ def test_without_a_compiler_nothing_falls_back_unseen(tmp_path):
 def test_a_target_that_is_not_predicted_is_not_counted():
     targets = torch.tensor([[1, IGNORED, 3], [IGNORED, IGNORED, 0]])
     assert gradients.predicted((targets.abs(), targets)) == 3
+
+
+# --------------------------------------------------------------------------------------------------------- kept memory
+HELD = """
+import psutil
+{before}
+held = lambda: psutil.Process().memory_info().rss
+before = held()
+large = [b"x" * (1 << 24) for _ in range(4)]  # Python takes them from the C library, as PyTorch does
+del large
+print((held() - before) >> 20)
+"""
+KEEPING = "from course_lib.training_options.memory import keep_freed_memory; keep_freed_memory()"
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told to keep freed memory")
+@pytest.mark.parametrize(
+    ("before", "setting", "environment", "kept"),
+    [
+        ("", None, False, False),
+        (KEEPING, None, False, True),
+        (KEEPING, "0", False, False),
+        ("", None, True, True),
+        ("", "0", True, False),
+    ],
+)
+def test_a_process_that_is_told_so_keeps_the_memory_that_it_frees(monkeypatch, before, setting, environment, kept):
+    monkeypatch.delenv(memory.SETTING, raising=False)
+    if setting is not None:
+        monkeypatch.setenv(memory.SETTING, setting)
+    started_with = os.environ | (memory.keeping_freed_memory() if environment else {})
+    script = [sys.executable, "-c", HELD.format(before=before)]
+    done = subprocess.run(script, env=started_with, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 50 if kept else int(done.stdout) < 10  # of 64 MiB
+
+
+def test_training_keeps_freed_memory(monkeypatch):
+    told = []
+    monkeypatch.setattr("course_lib.training.keep_freed_memory", lambda: told.append(True))
+    train(make_model(), Uneven(), steps=1, progress=False)
+    assert told

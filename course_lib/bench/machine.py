@@ -109,12 +109,13 @@ def look_before(seconds: float = LOOK) -> float:
 class Matmul:
     """A product of two square matrices, whose rate is the machine's limit for training.
 
-    Calling it computes the product once, which takes `flops` = 2 · side³ operations.
+    Calling it computes the product once, which takes `flops` = 2 · SIDE³ operations.
     """
 
-    def __init__(self, dtype: torch.dtype = torch.float32, side: int = SIDE, device: str = "cpu"):
-        self.left, self.right = torch.randn(2, side, side, device=device).to(dtype)
-        self.flops = 2 * side**3
+    flops = 2 * SIDE**3
+
+    def __init__(self, dtype: torch.dtype = torch.float32):
+        self.left, self.right = torch.randn(2, SIDE, SIDE).to(dtype)
 
     def __call__(self) -> torch.Tensor:
         return self.left @ self.right

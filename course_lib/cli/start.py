@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from course_lib.course.contents import CHAPTERS, Chapter, released
 from course_lib.course.files import COURSE, inside, write_whole
+from course_lib.training_options.memory import keeping_freed_memory
 
 if TYPE_CHECKING:
     from course_lib.course.handout import Handed
@@ -132,7 +133,7 @@ def run(arguments: argparse.Namespace) -> int:
     # In JupyterLab's terminals and cells, the command `python -m course_lib …` then runs the course's own Python.
     programs = [str(Path(sys.executable).parent), *filter(None, [os.environ.get("PATH")])]
     own = {"JUPYTER_CONFIG_PATH": os.pathsep.join(searched), "PATH": os.pathsep.join(programs)}
-    environment = {"PYTHONSTARTUP": str(STARTUP)} | os.environ | own
+    environment = {"PYTHONSTARTUP": str(STARTUP)} | keeping_freed_memory() | os.environ | own
     if arguments.device:
         environment["COURSE_DEVICE"] = arguments.device
     if arguments.projector:
