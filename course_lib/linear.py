@@ -5,17 +5,13 @@ A single core cannot use all of this bandwidth.
 """
 
 import threading
-from typing import TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.checks import require_module
-
 WORTH_SPLITTING = 1 << 18  # weights: for smaller layers, splitting takes longer than it saves
 FEW = 16  # tokens: with more, arithmetic is the bottleneck, and PyTorch's kernel uses all cores
-Model = TypeVar("Model", bound=nn.Module)
 SETTING = threading.Lock()  # held while a setting of the entire process is changed
 
 
@@ -62,17 +58,3 @@ class FastLinear(nn.Linear):
             y = torch.cat([y, rows @ self.weight[-rest:].t()], dim=1)  # (n, out_features)
         y = y if self.bias is None else y + self.bias
         return y.reshape(*x.shape[:-1], self.out_features)
-
-
-def fast(model: Model) -> Model:
-    """Replace every large linear layer of a model by a `FastLinear` with the same weights, and return the model.
-
-    Results agree up to rounding, and the names in the state dict stay. Training is neither faster nor slower.
-    `load_pretrained` calls this. Call it for your own model if its layers have at least WORTH_SPLITTING weights.
-    """
-    require_module(model=model)
-    for parent in list(model.modules()):
-        for name, child in list(parent.named_children()):
-            if type(child) is nn.Linear and child.weight.numel() >= WORTH_SPLITTING:
-                setattr(parent, name, FastLinear(child))
-    return model

@@ -28,11 +28,11 @@ from course_lib.course.files import (
     write_whole,
 )
 from course_lib.encoder_decoder import EncoderDecoder
+from course_lib.fast import fast
 from course_lib.gpt import DecoderOnly
 from course_lib.hub.checkpoints import Model, assemble, from_hf_state_dict, load_gguf, tied_names
 from course_lib.hub.stories import load_llama2c
 from course_lib.hub.weights import SOURCES, weights_folder
-from course_lib.linear import fast
 from course_lib.tinytown import BytePairTokenizer, SubwordTokenizer, WordTokenizer
 
 MODEL_FILE, CONFIG_FILE, GGUF_FILE, LLAMA2C_FILE = "model.safetensors", "config.json", "model.gguf", "llama2.data"

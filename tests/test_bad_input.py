@@ -24,10 +24,10 @@ from course_lib import (
     efficiency,
     embeddings,
     encoder_decoder,
+    fast,
     feed_forward,
     gpt,
     heads,
-    linear,
     masks,
     normalization,
     positions,
@@ -202,7 +202,7 @@ def specs(folder: Path) -> dict[str, tuple[Callable, Callable[[], dict]]]:
         "RMSNorm": (normalization.RMSNorm, made(d_model=4, eps=1e-5)),
         "RMSNorm()": (normalization.RMSNorm(4), made(x=lambda: x(2, 3, 4))),
         "RMSNorm.by_hand": (normalization.RMSNorm(4).by_hand, made(x=lambda: x(2, 3, 4))),
-        "fast": (linear.fast, made(model=lambda: model())),
+        "fast": (fast.fast, made(model=lambda: model())),
         # ----------------------------------------------------------------------------------------------------- config
         "TransformerConfig": (
             TransformerConfig,

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+from course_lib.fast import fast
 from course_lib.gpt import DecoderOnly
-from course_lib.linear import WORTH_SPLITTING, FastLinear, fast
+from course_lib.linear import WORTH_SPLITTING, FastLinear
 from tests.helpers import small
 
 

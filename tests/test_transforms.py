@@ -7,8 +7,8 @@ from torch.func import functional_call, grad, stack_module_state
 
 from course_lib.config import POSITIONS, TransformerConfig
 from course_lib.encoder_decoder import EncoderDecoder, EncoderOnly
+from course_lib.fast import fast
 from course_lib.gpt import DecoderOnly, next_token_loss
-from course_lib.linear import fast
 from course_lib.masks import padding_mask
 from course_lib.sampling import next_token_distribution
 

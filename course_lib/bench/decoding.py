@@ -14,8 +14,8 @@ from course_lib.cache import KVCache
 from course_lib.config import PRESETS, TransformerConfig
 from course_lib.counting import forward_flops, kv_cache_bytes
 from course_lib.efficiency import speculate, to_int8
+from course_lib.fast import fast
 from course_lib.gpt import DecoderOnly
-from course_lib.linear import fast
 from course_lib.sampling import generate
 
 TOKENS = 128  # generated per run

@@ -43,19 +43,20 @@ def tanh_gradients(
     output.
 
     A layer is scale · tanh(gain · (W x + b)), and with `skip` x is added. W and b are initialized as in `nn.Linear`.
+    We compute in float64, because fifty layers can make a rounding error of float32 large enough to be seen.
     """
     rng = torch.Generator().manual_seed(seed)
     bound = 1 / math.sqrt(dim)
-    x = torch.randn(1, dim, generator=rng, requires_grad=True)
+    x = torch.randn(1, dim, generator=rng).double().requires_grad_()
     inputs = [x]
     for _ in range(depth):
-        weight = (2 * torch.rand(dim, dim, generator=rng) - 1) * bound
-        bias = (2 * torch.rand(dim, generator=rng) - 1) * bound
+        weight = (2 * torch.rand(dim, dim, generator=rng).double() - 1) * bound
+        bias = (2 * torch.rand(dim, generator=rng).double() - 1) * bound
         branch = scale * torch.tanh(gain * (x @ weight.T + bias))  # (1, dim)
         x = x + branch if skip else branch
         inputs.append(x)
     gradients = torch.autograd.grad(x.sum(), inputs[:-1])
-    return [gradient.double().norm().item() for gradient in gradients]
+    return [gradient.norm().item() for gradient in gradients]
 
 
 def arrives(gain: float, skip: bool, seeds: Sequence[int] = STACKS, scale: float = 1.0) -> tuple[float, ...]:
@@ -324,7 +325,12 @@ def small_model(arrangement: str, n_layers: int, vocab_size: int) -> DecoderOnly
 
 
 def stack_profile(
-    arrangement: str, depth: int, gain: float = 1.0, seed: int = 0, start: str = "xavier"
+    arrangement: str,
+    depth: int,
+    gain: float = 1.0,
+    seed: int = 0,
+    start: str = "xavier",
+    dtype: torch.dtype = torch.float32,
 ) -> StackProfile:
     """Return the sizes in an untrained stack, for random tokens and targets.
 
@@ -337,6 +343,7 @@ def stack_profile(
     nn.init.normal_(model.token_embedding.weight)
     model.output.weight = nn.Parameter(0.02 * torch.randn(64, 32))
     ids, targets = torch.randint(64, (2, 4, T)).unbind()
+    model.to(dtype)
     streams: list[Tensor] = []
     for block in model.blocks:
         block.register_forward_hook(lambda _module, _inputs, output: streams.append(output))
@@ -480,8 +487,8 @@ def why_residual() -> Measurement:
     ratios: dict[str, list[float]] = {part: [] for part in PARTS}
     cosines = []
     for depth in (8, 24):
-        without, with_it = (
-            [stack_profile(arrangement, depth, seed=seed) for seed in SEEDS]
+        without, with_it = (  # in float64: without residuals some gradients are as small as float32's rounding errors
+            [stack_profile(arrangement, depth, seed=seed, dtype=torch.float64) for seed in SEEDS]
             for arrangement in ("no residual", "pre-norm")
         )
         for part in PARTS:
