@@ -1,24 +1,78 @@
-"""Efficiency: generate text faster and in less memory.
+"""Efficiency: train in less memory, and generate text faster.
 
-Chapter 14. Generating one token at a time is limited by reading the weights from memory, not by arithmetic. There are
-two remedies: store each weight in one byte, or let a small model guess several tokens that the large model then checks
-in a single pass.
+Chapter 14. In training, the logits of all tokens can take more memory than the model: a loss in chunks never holds them
+all. Generating one token at a time is limited by reading the weights from memory, not by arithmetic. There are two
+remedies: store each weight in one byte, or let a small model guess several tokens that the large model then checks in a
+single pass.
 """
 
 import copy
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int, Int8
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from course_lib import checks
+from course_lib.gpt import IGNORED
 from course_lib.layers import Layer
 from course_lib.sampling import next_token_distribution, sample_next_token
 from course_lib.trace import evaluating
 
 KERNEL_ROW = 32  # how many numbers PyTorch's int8 kernel reads at once
 LARGEST = 127  # the largest int8; −128 is not used, so that the range is symmetric around zero
+
+
+def chunked_loss(
+    hidden: Float[Tensor, "B T d_model"], output: nn.Linear, targets: Int[Tensor, "B T"], chunk: int = 1024
+) -> Float[Tensor, ""]:
+    """Compute `next_token_loss(output(hidden), targets)` without holding the logits of all tokens at once.
+
+    Only one chunk of tokens has logits at any time. The backward pass computes them again, so the output layer costs
+    one more product.
+
+    Args:
+        hidden: (B, T, d_model), the input of the output layer. output: the layer that computes the V logits.
+        targets: (B, T); −100 is ignored. chunk: tokens per chunk.
+    Errors: ValueError if the shapes do not fit, chunk < 1, a target is outside the vocabulary, or all are −100.
+    Source: Chen et al. 2016 (recomputation). Wijmans et al. 2024, "Cut Your Losses in Large-Vocabulary Language
+        Models", do it in one kernel.
+    """
+    _require_chunks(hidden, output, targets, chunk)
+    total = hidden.new_zeros(())
+    for rows, wanted in zip(hidden.flatten(0, 1).split(int(chunk)), targets.flatten().long().split(int(chunk))):
+        total = total + checkpoint(_loss_of_chunk, rows, output, wanted, use_reentrant=False)
+    return _require_real_loss(total / (targets != IGNORED).sum(), hidden)
+
+
+def _loss_of_chunk(rows: Tensor, output: nn.Linear, wanted: Tensor) -> Tensor:
+    return F.cross_entropy(output(rows), wanted, ignore_index=IGNORED, reduction="sum")  # logits (chunk, V)
+
+
+def _require_chunks(hidden: Tensor, output: nn.Linear, targets: Tensor, chunk: int) -> None:
+    """Raise ValueError or TypeError unless each hidden state has a target of the output layer's vocabulary."""
+    checks.require_kind(nn.Linear, output=output)
+    checks.require_tensors(targets=targets)
+    checks.require_last_size(hidden, output.in_features, name="hidden")
+    checks.require_alike(hidden=hidden, weight=output.weight)
+    checks.require_device_of(hidden, targets=targets)
+    checks.require_at_least_one(chunk=chunk)
+    if hidden.ndim != 3 or targets.shape != hidden.shape[:2]:
+        raise ValueError(
+            f"hidden must be (B, T, d_model) and targets (B, T), got {tuple(hidden.shape)} and {tuple(targets.shape)}"
+        )
+    if checks.occurs((targets == IGNORED).all()):
+        raise ValueError(f"all targets are {IGNORED}: at least one position must have a token to predict")
+    checks.require_ids(targets.masked_fill(targets == IGNORED, 0), output.out_features, name="targets")
+
+
+def _require_real_loss(loss: Tensor, hidden: Tensor) -> Tensor:
+    """Return the loss. Raise ValueError if it is NaN, except in training: `train` reports the step that diverged."""
+    if not hidden.requires_grad and checks.occurs(loss.isnan()):
+        raise ValueError("hidden contains NaN or infinite numbers: the model that made it has diverged")
+    return loss
 
 
 def quantize_int8(weight: Float[Tensor, "O I"]) -> tuple[Int8[Tensor, "O I"], Float[Tensor, "O"]]:

@@ -49,7 +49,7 @@ class FastBlock(TransformerBlock):
         value = attention.v_proj.forward(normed).view(B, attention.n_kv_heads, 1, -1)  # (B, H_kv, 1, D)
         if attention.q_norm is not None and attention.k_norm is not None:
             query, key = attention.q_norm.forward(query), attention.k_norm.forward(key)
-        if rotary is not None:  # one rotation for both
+        if rotary is not None:  # one rotation of queries and keys
             both = apply_rotary(torch.cat([query, key], dim=1), rotary, attention.rope_interleaved)
             query, key = both.split([attention.n_heads, attention.n_kv_heads], dim=1)
         key, value = cache.append(key, value)  # (B, H_kv, S, D)
@@ -69,7 +69,7 @@ class FastBlock(TransformerBlock):
         return network.down_proj.forward(ACTIVATIONS[network.activation](up))
 
     def _is_next_token(self, x: Tensor, mask: Tensor | None, options: dict[str, Any]) -> bool:
-        """Return whether x is one token per text that sees all tokens of the cache, and nobody listens to the parts."""
+        """Return whether x is one token per text that sees all tokens of the cache, and no hook waits for a part."""
         others = options.keys() - {"cache", "rotary", "context_cache"}  # its last one is empty without a context
         return (
             x.shape[1] == 1

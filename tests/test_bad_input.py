@@ -283,6 +283,15 @@ def specs(folder: Path) -> dict[str, tuple[Callable, Callable[[], dict]]]:
         "all_reduce_bytes": (counting.all_reduce_bytes, made(config=tiny, n_processes=2, bytes_per_element=4)),
         # --------------------------------------------------------------------------------------------------- efficiency
         "quantize_int8": (efficiency.quantize_int8, made(weight=lambda: x(3, 4))),
+        "chunked_loss": (
+            efficiency.chunked_loss,
+            made(
+                hidden=lambda: x(2, 3, 4),
+                output=lambda: torch.nn.Linear(4, V),
+                targets=lambda: ids(2, 3),
+                chunk=2,
+            ),
+        ),
         "int8_linear": (
             efficiency.int8_linear, made(x=lambda: x(2, 4), q=lambda: ids(3, 4).to(torch.int8), scale=lambda: x(3))
         ),
@@ -488,7 +497,7 @@ ACCEPTED: list[tuple[str, str, str, str]] = [
     # ----------------------------------------------------------------------------------------- numbers that are none
     (LAYERS, "x|context|encoded|query|key|value|rotary|angles|score_bias|scale", NO_NUMBERS,
      "a layer passes on what is no number, so that it shows where it began; loss, sampler and loader refuse it"),
-    ("*", "x|weight|speeds|logits|p|q|scale", "one of 1e38", "a number like another, and the result is finite"),
+    ("*", "x|weight|speeds|logits|p|q|scale|hidden", "one of 1e38", "a number like another, and the result is finite"),
     ("*", "logits", "one -inf", "−inf forbids a token"),
     ("split_heads|merge_heads", "x", "int64|bool|complex64", "a reshape: nothing is computed"),
     ("slowed|SwiGLU()|rotary_angles|split_heads|merge_heads|SinusoidalPositions()|LearnedPositions()",
@@ -528,7 +537,7 @@ ACCEPTED: list[tuple[str, str, str, str]] = [
     ("learning_rate|train", "step|peak|warmup|total|floor", "inf|zero|huge|2 ** 40|tiny|a half",
      "0 ≤ floor ≤ peak and warmup < total hold; what lies between two steps has a rate too"),
     ("beam_search", "length_penalty", "-1|zero|tiny|a half", "a finite power"),
-    ("*", "top_k|n_beams|k|window|checkpoint_every|block|batch_size|vocab_size", "2 ** 40",
+    ("*", "top_k|n_beams|k|window|checkpoint_every|block|batch_size|chunk|vocab_size", "2 ** 40",
      "more than there are: all of them"),
     ("TransformerConfig*|swiglu_width", "*", "2 ** 40", "a description: what it makes can be counted, if not built"),
     ("*flops*|*bytes*|*memory|training_days", "*", "2 ** 40", "counted, not made"),

@@ -7,11 +7,77 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from course_lib.efficiency import Int8Linear, left_over, quantize_int8, speculate, to_int8
+from course_lib.efficiency import Int8Linear, chunked_loss, left_over, quantize_int8, speculate, to_int8
+from course_lib.gpt import IGNORED
 from course_lib.pretrained import load_pretrained
 from course_lib.sampling import generate, next_token_distribution
 from course_lib.tinytown import Tinytown
+from course_lib.trace import kept_for_backward
 from course_lib.training import story_losses
+
+# --- a loss in chunks -------------------------------------------------------------------------------------------------
+
+
+def states(vocab_size=11, tokens=(3, 5), seed=0):
+    """Hidden states, an output layer, and targets of which some do not count."""
+    rng = torch.Generator().manual_seed(seed)
+    output = nn.Linear(8, vocab_size, dtype=torch.float64)
+    hidden = torch.randn(*tokens, 8, generator=rng, dtype=torch.float64, requires_grad=True)
+    targets = torch.randint(vocab_size, tokens, generator=rng)
+    return hidden, output, targets.masked_fill(torch.rand(tokens, generator=rng) < 0.3, IGNORED)
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 15, 1000])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_loss_in_chunks_is_pytorchs_and_so_are_its_gradients(chunk, seed):
+    hidden, output, targets = states(seed=seed)
+    leaves = (hidden, output.weight, output.bias)
+    expected = nn.functional.cross_entropy(output(hidden).flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
+    found = chunked_loss(hidden, output, targets, chunk)
+    torch.testing.assert_close(found, expected)
+    for ours, theirs in zip(torch.autograd.grad(3 * found, leaves), torch.autograd.grad(3 * expected, leaves)):
+        torch.testing.assert_close(ours, theirs)
+
+
+class InChunks(nn.Module):
+    """The loss of an output layer: of all tokens at once, or in chunks."""
+
+    def __init__(self, output, chunk):
+        super().__init__()
+        self.output, self.chunk = output, chunk
+
+    def forward(self, hidden, targets):
+        if self.chunk:
+            return chunked_loss(hidden, self.output, targets, self.chunk)
+        return nn.functional.cross_entropy(self.output(hidden).flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
+
+
+def test_a_loss_in_chunks_keeps_nothing_that_grows_with_the_vocabulary():
+    kept = {}
+    for vocab_size in (100, 1000):
+        hidden, output, targets = states(vocab_size)
+        for chunk in (None, 4):
+            kept[chunk, vocab_size] = kept_for_backward(InChunks(output, chunk), hidden, targets)[1]
+    assert kept[None, 1000] > 8 * kept[None, 100]
+    assert kept[4, 1000] == kept[4, 100] < 0.1 * kept[None, 100]
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "message"),
+    [
+        ({"chunk": 0}, "chunk must be .* at least 1"),
+        ({"targets": torch.full((3, 5), IGNORED)}, "all targets are -100"),
+        ({"targets": torch.full((3, 5), 11)}, "targets"),
+        ({"targets": torch.zeros(3, 4, dtype=torch.int64)}, r"\(3, 5, 8\) and \(3, 4\)"),
+        ({"hidden": torch.zeros(3, 5, 7)}, "hidden"),
+    ],
+)
+def test_a_loss_in_chunks_names_what_does_not_fit(spoiled, message):
+    hidden, output, targets = states()
+    given = {"hidden": hidden, "output": output, "targets": targets, "chunk": 4} | spoiled
+    with pytest.raises(ValueError, match=message):
+        chunked_loss(**given)
+
 
 # --- int8 -------------------------------------------------------------------------------------------------------------
 

@@ -47,12 +47,12 @@ class _LargestTensor(TorchDispatchMode):
 
 
 def largest_tensor(function: Callable[[], object]) -> int:
-    """Return the bytes of the largest tensor that the function makes, without gradients.
+    """Return the bytes of the largest tensor that the function makes, including its backward pass if it calls one.
 
     Memory inside an operation is not counted. A separate test of the course asks PyTorch's allocator, and shows that
     the fused kernel keeps only small blocks.
     """
-    with torch.no_grad(), _LargestTensor() as seen:
+    with _LargestTensor() as seen:
         function()
     return seen.bytes
 
