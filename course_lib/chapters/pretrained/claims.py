@@ -331,7 +331,7 @@ def matched_swaps(
     swaps: dict[str, list[str]] = {}
     for word in dict.fromkeys(words):
         options = sorted(town.next_word(join_words(words[: words.index(word)])).keys() - {word, "<eos>"})
-        order = torch.randperm(len(options), generator=generator).tolist()[: 2 * most]
+        order = torch.randperm(len(options), generator=generator, device="cpu").tolist()[: 2 * most]
         for other in (options[i] for i in order):
             with suppress(ValueError):  # raised if no story begins like this
                 town.next_word(join_words([other if each == word else each for each in words]))
@@ -368,7 +368,8 @@ def weights_and_influence(seed: int, n_stories: int = 16) -> tuple[float, float,
     found = []
     for story in _held_out(seed, n_stories):
         words = split_words(story)
-        words = words[: int(torch.randint(len(words) // 2, len(words) - 1, (1,), generator=generator))]
+        end = int(torch.randint(len(words) // 2, len(words) - 1, (1,), generator=generator, device="cpu"))
+        words = words[:end]
         swaps = matched_swaps(town, words[:-1], generator)
         if len(swaps) < 5:
             continue
@@ -458,7 +459,7 @@ def nearest_has_the_topic(vectors: Tensor, topics: Sequence[str]) -> float:
     """Return the fraction of the lines whose nearest other line has the same topic."""
     similarity = vectors @ vectors.T
     nearest = similarity.fill_diagonal_(-1).argmax(dim=-1)
-    return statistics.fmean(topics[i] == topics[int(j)] for i, j in enumerate(nearest))
+    return statistics.fmean(topics[i] == topics[j] for i, j in enumerate(nearest.tolist()))
 
 
 def lines_by_words(tokenizer: WordTokenizer, stories: Sequence[str], table: Tensor) -> Tensor:
@@ -675,7 +676,7 @@ def referent_texts(
 
     def drawn(kind: str) -> str:
         words = tuple(CLASSES[kind])
-        return words[int(torch.randint(len(words), (), generator=generator))]
+        return words[int(torch.randint(len(words), (), generator=generator, device="cpu"))]
 
     rows, right, wrong = [], [], []
     for i in range(n_texts):
