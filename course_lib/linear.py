@@ -1,7 +1,8 @@
 """Linear: a replacement for PyTorch's linear layer that uses all CPU cores for one or a few tokens.
 
 Chapter 14. Multiplying a matrix by one vector uses each weight once, so memory bandwidth determines how long it takes.
-A single core cannot use all of this bandwidth.
+A single core cannot use all of this bandwidth. Intel's library for matrix products, which PyTorch calls, uses all cores
+for one vector on Intel's processors, but only one on others.
 """
 
 import threading
@@ -13,6 +14,15 @@ from torch import Tensor, nn
 WORTH_SPLITTING = 1 << 18  # weights: for smaller layers, splitting takes longer than it saves
 FEW = 16  # tokens: with more, arithmetic is the bottleneck, and PyTorch's kernel uses all cores
 SETTING = threading.Lock()  # held while a setting of the entire process is changed
+
+
+def one_core_per_vector() -> bool:
+    """Return whether `nn.Linear` in float32 multiplies a single vector on one core only, as on AMD's processors."""
+    about: dict = getattr(torch.cpu, "get_capabilities", dict)()
+    return not (torch.backends.mkl.is_available() and "Intel" in str(about.get("cpu_name", "")))
+
+
+SPLITS = one_core_per_vector()
 
 
 class FastLinear(nn.Linear):
@@ -31,7 +41,7 @@ class FastLinear(nn.Linear):
         tokens = x.numel() // self.in_features
         recorded = torch.is_grad_enabled() or torch.compiler.is_compiling()  # an export may run on other cores
         if x.device.type == "cpu" and not recorded:
-            if x.dtype == self.weight.dtype == torch.float32 and 1 <= tokens <= FEW:
+            if SPLITS and x.dtype == self.weight.dtype == torch.float32 and 1 <= tokens <= FEW:
                 return self.split_rows(x)
             if x.dtype == torch.bfloat16 and tokens == 1:
                 return self.without_onednn(x)
@@ -48,7 +58,7 @@ class FastLinear(nn.Linear):
                 torch.backends.mkldnn.enabled = before
 
     def split_rows(self, x: Tensor) -> Tensor:
-        """Split the output features among the cores: `nn.Linear` multiplies one vector on a single core."""
+        """Split the output features among the cores, each of which multiplies its share of the matrix."""
         rows = x.reshape(-1, self.in_features)  # (n, in_features)
         cores = torch.get_num_threads()
         share = self.out_features // cores

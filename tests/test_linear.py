@@ -7,10 +7,36 @@ import pytest
 import torch
 from torch import nn
 
+from course_lib import linear
 from course_lib.fast import fast
 from course_lib.gpt import DecoderOnly
 from course_lib.linear import WORTH_SPLITTING, FastLinear
 from tests.helpers import small
+
+
+@pytest.fixture(autouse=True)
+def on_any_processor(monkeypatch):
+    """The split is tested on every machine, also where PyTorch uses all cores without it."""
+    monkeypatch.setattr(linear, "SPLITS", True)
+
+
+def test_where_pytorch_uses_all_cores_nothing_is_split(monkeypatch):
+    monkeypatch.setattr(linear, "SPLITS", False)
+    ours, theirs = pair(512, 512)
+    monkeypatch.setattr(ours, "split_rows", lambda x: pytest.fail("it splits"))
+    x = torch.randn(1, 512)
+    with torch.no_grad():
+        torch.testing.assert_close(ours(x), theirs(x))
+
+
+@pytest.mark.parametrize(
+    ("processor", "mkl", "one_core"),
+    [("Intel Xeon", True, False), ("Intel Xeon", False, True), ("AMD EPYC", True, True), (None, True, True)],
+)
+def test_only_intels_library_on_intels_processors_uses_all_cores(monkeypatch, processor, mkl, one_core):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"cpu_name": processor} if processor else {})
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: mkl)
+    assert linear.one_core_per_vector() == one_core
 
 
 def pair(inputs, outputs, bias=True, dtype=torch.float32):
