@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from course_lib.blocks import Stack, TransformerBlock
 from course_lib.cache import KVCache
-from course_lib.checks import occurs, require_ids, require_real, require_tensors
+from course_lib.checks import occurs, require_ids, require_real, require_switches, require_tensors
 from course_lib.config import TransformerConfig, require_family
 from course_lib.trace import evaluating, trace
 
@@ -40,17 +40,21 @@ class DecoderOnly(Stack):
         targets: Int[Tensor, "B T"] | None = None,
         cache: Sequence[tuple[KVCache, KVCache]] | None = None,
         left_padding: Int[Tensor, "B"] | None = None,
-    ) -> Float[Tensor, "B T V"] | tuple[Float[Tensor, "B T V"], Float[Tensor, ""]]:
+        last_only: bool = False,
+    ) -> Float[Tensor, "B T_out V"] | tuple[Float[Tensor, "B T_out V"], Float[Tensor, ""]]:
         """Return the logits of the next token at every position.
 
         Args:
             ids: (B, T), T ≤ max_seq_len. left_padding: (B,), number of padding tokens at the front of each row.
             targets: (B, T), the next ids, already shifted: targets[b, t] follows ids[b, t]; −100 is ignored.
             cache: from new_cache(). It stores the tokens of earlier calls, and ids are the one or more that follow.
+            last_only: compute only the logits after the last token, (B, 1, V): a generated text needs no others.
         Returns: logits (B, T, V); with targets (logits, loss), with the loss of next_token_loss.
         Errors: ValueError for an empty or too long sequence, ids outside the vocabulary, targets as in next_token_loss.
         """
-        logits = self.output(super().forward(ids, left_padding=left_padding, cache=cache))  # (B, T, V)
+        require_switches(last_only=last_only)
+        hidden = super().forward(ids, left_padding=left_padding, cache=cache)  # (B, T, d_model)
+        logits = self.output(hidden[:, -1:] if last_only else hidden)  # (B, T, V)
         return logits if targets is None else (logits, next_token_loss(logits, targets))
 
     def attention_weights(self, ids: Int[Tensor, "B T"]) -> list[Float[Tensor, "B H T T"]]:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from course_lib import checks
-from course_lib.gpt import evaluating
+from course_lib.gpt import DecoderOnly, evaluating
 
 # The rounding error of a float32 sum of probabilities. A set whose sum is within this distance of p counts as having
 # reached p; otherwise rounding would decide whether 0.5, 0.25, 0.125, 0.125 keeps two or three tokens at p = 0.75.
@@ -355,7 +355,9 @@ class Draft:
         if outside:
             self.cache, self.n_cached = None, 0
         unread = self.ids[:, max(outside, self.n_cached) :]
-        extras = {}
+        extras: dict[str, Any] = {}
+        if type(self.model).forward is DecoderOnly.forward:  # another model may not take it
+            extras["last_only"] = True
         if self.cache is not None:
             extras["cache"], self.n_cached = self.cache, T
         if self.left_padding is not None:

@@ -232,7 +232,7 @@ def specs(folder: Path) -> dict[str, tuple[Callable, Callable[[], dict]]]:
         "DecoderOnly()": (
             DECODER,
             made(ids=lambda: ids(2, 3), targets=lambda: ids(2, 3), cache=DECODER.new_cache,
-                 left_padding=lambda: torch.tensor([0, 1])),
+                 left_padding=lambda: torch.tensor([0, 1]), last_only=False),
         ),
         "DecoderOnly.attention_weights": (DECODER.attention_weights, made(ids=lambda: ids(2, 3))),
         "EncoderOnly": (encoder_decoder.EncoderOnly, made(config=lambda: tiny("encoder"))),

@@ -286,9 +286,11 @@ def test_writing_is_measured_at_a_small_size(models, monkeypatch):
     monkeypatch.setitem(decoding.PRESETS, "gpt2", SMALL)
     monkeypatch.setattr(decoding, "TOKENS", 8)
     monkeypatch.setattr(decoding, "FEW", 4)
+    monkeypatch.setattr(decoding, "READ", 9)
     monkeypatch.setattr(decoding, "PROMPT", torch.tensor([[3]]))
     found = list(decoding.measure(rounds=1))
     assert {row.beside for row in found if isinstance(row, Row)} >= {"transformers", "the bare weights", "one text"}
+    assert "GPT-2 small, first token after 9" in {row.what for row in found if isinstance(row, Row)}
     assert {point.name for point in found if isinstance(point, Point)} >= {"writing, float32", "writing, int8"}
 
 

@@ -466,6 +466,14 @@ def test_it_says_how_far_the_notebook_was_read_and_a_startup_file_of_the_learner
     assert startups == [str(start.STARTUP), "/of/the/learner"]
 
 
+def test_notebooks_keep_freed_memory_and_what_the_learner_has_set_stays(course, opened, monkeypatch):
+    monkeypatch.setattr(start, "keeping_freed_memory", lambda: {"MALLOC_A_": "1", "MALLOC_B_": "1"})
+    monkeypatch.setenv("MALLOC_B_", "2")
+    assert main(["start", "--folder", str(course / "my")]) == 0
+    (environment,) = opened.environments
+    assert (environment["MALLOC_A_"], environment["MALLOC_B_"]) == ("1", "2")
+
+
 def test_where_a_server_runs_already_none_is_started(course, opened, monkeypatch, capsys):
     monkeypatch.setenv("JUPYTER_SERVER_ROOT", str(course))
     assert main(["start", "--folder", str(course / "my")]) == 0

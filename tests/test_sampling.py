@@ -114,6 +114,19 @@ def model():
     return model
 
 
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_no_logits_are_computed_but_those_that_are_sampled_from(model, use_cache):
+    ids = torch.randint(40, (2, 5), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        torch.testing.assert_close(model.eval()(ids, last_only=True), model(ids)[:, -1:])
+    rows = []
+    hook = model.output.register_forward_hook(lambda _, inputs, output: rows.append(tuple(output.shape)))
+    text = generate(model, ids, 6, temperature=0, use_cache=use_cache)  # past max_seq_len as well
+    hook.remove()
+    assert rows == [(2, 1, 40)] * 6
+    assert torch.equal(text, generate_simple(model, ids, 6, temperature=0))
+
+
 def test_each_row_is_continued_and_keeps_its_prompt():
     assert generate(Script(), torch.tensor([[3, 4], [7, 8]]), 3).tolist() == [[3, 4, 5, 6, 7], [7, 8, 9, 0, 1]]
     assert generate(Script(), torch.tensor([[3]]), 0).tolist() == [[3]]

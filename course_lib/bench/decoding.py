@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from course_lib.sampling import generate
 TOKENS = 128  # generated per run
 PROMPT = torch.tensor([[464]])
 FEW = 16  # tokens for the loop without a cache, whose time grows quadratically
+READ = 512  # tokens of the prompt before the first token
 
 
 class BareWeights:
@@ -83,10 +84,29 @@ def measure(rounds: int) -> Iterator[Row | Point]:
     ratio = contest.times_as_fast("ours, few", "plain")
     yield Row("decode", name, "a loop without a cache", ratio, few, "per token", note=note)
     yield point("writing, float32", config, 4, bare.bytes, each)
+    yield first_token(ours, theirs, rounds)
     del theirs
     yield from lighter(ours, config, rounds)
     yield from batches(ours, rounds)
     yield from speculation(ours, rounds)
+
+
+def first_token(ours: DecoderOnly, theirs: Any, rounds: int) -> Row:
+    """Measure the time to the first token: the model reads a prompt and generates one token."""
+    prompt = torch.randint(ours.config.vocab_size, (1, READ), generator=torch.Generator().manual_seed(0))
+    contest = in_turns(
+        {
+            "ours": lambda: generate(ours, prompt, 1, temperature=0),
+            "transformers": lambda: theirs.generate(
+                prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=1, do_sample=False, pad_token_id=0
+            ),
+        },
+        rounds,
+        "the first token",
+    )
+    ratio = contest.times_as_fast("ours", "transformers")
+    what = f"GPT-2 small, first token after {READ}"
+    return Row("decode", what, "transformers", ratio, contest.of("ours"), "per prompt", 1.2)
 
 
 def point(name: str, config: TransformerConfig, size: int, weights: int, seconds: float) -> Point:
