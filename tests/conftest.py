@@ -77,7 +77,7 @@ def worker_at():
         if level not in workers:
             # On a machine three times slower than most, a cell that runs another notebook takes more than 3 seconds,
             # and so do answers that seed torch in each of thousands of calls.
-            quotas = Quotas(cell_timeout=8, exercise_timeout=8, timeout=120)
+            quotas = Quotas(cell_timeout=6, exercise_timeout=8, timeout=120)
             try:
                 workers[level] = Worker(level, quotas, slot=50 + len(workers)).__enter__()
             except SandboxError as error:

@@ -254,7 +254,7 @@ def test_a_cell_that_never_ends_is_stopped_and_the_next_ones_run(worker):
         worker, "while True:\n    try:\n        pass\n    except BaseException:\n        pass", "found = 3"
     )
     assert found == 3
-    assert troubles == ("cell 1: stopped after 3 seconds",)
+    assert troubles == ("cell 1: stopped after 6 seconds",)
 
 
 def test_an_answer_that_ends_its_process_costs_that_exercise_only(worker):
