@@ -84,9 +84,13 @@ class FastBlock(TransformerBlock):
     def _is_watched(self) -> bool:
         """Return whether a hook or a replaced method waits for the output of a part, as in `trace`."""
         attention, network = self.attention, self.feed_forward
-        projections = (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj)
-        parts = (attention, network, self.norm1, self.norm2, *projections, network.up_proj, network.down_proj)
-        return "attend" in vars(attention) or any(part._forward_hooks or part._forward_pre_hooks for part in parts)
+        parts = (
+            *(attention, attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj),
+            *(attention.q_norm, attention.k_norm, self.norm1, self.norm2, self.dropout),
+            *(network, network.up_proj, network.down_proj, network.dropout, getattr(network, "gate_proj", None)),
+        )
+        hooks = any(part is not None and (part._forward_hooks or part._forward_pre_hooks) for part in parts)
+        return hooks or "attend" in vars(attention)
 
 
 def fast(model: Model) -> Model:

@@ -90,6 +90,22 @@ def test_who_looks_inside_sees_every_part():
         torch.testing.assert_close(seen[1][name], value, rtol=1e-4, atol=1e-5, msg=name)
 
 
+def test_who_looks_at_a_single_part_sees_it_too():
+    """Each part on its own: another one's hook would lead to the usual way as well."""
+    _, quick = pair(**KINDS["Qwen3"])
+    cache = quick.new_cache()
+    with torch.no_grad():
+        quick(torch.tensor([[1, 2, 3]]), cache=cache)
+        for name, part in quick.blocks[0].named_modules():
+            seen = []
+            hook = part.register_forward_hook(lambda *_, seen=seen: seen.append(1))
+            quick(torch.tensor([[4]]), cache=cache)
+            hook.remove()
+            assert seen, name
+            for kept, _ in cache:
+                kept.keep(3)
+
+
 def test_a_fast_model_keeps_its_parameters_names_and_gradients():
     torch.manual_seed(0)
     model = DecoderOnly(small(positions="rope"))
