@@ -23,13 +23,15 @@ class TransformerBlock(Layer):
     """Add the outputs of two branches to the residual stream x: attention, then feed-forward.
 
     In pre-norm only the inputs of branches are normalized, so gradients pass through the stream unchanged; in post-norm
-    each sum is. If parallel, both branches read the same x. With cross_attention a third branch in between attends to a
-    context. Blocks of the decoder family and blocks with cross_attention are causal: no token sees a later one.
+    each sum is. With "branch" the outputs of branches are normalized instead, with "both" inputs and outputs. If
+    parallel, both branches read the same x. With cross_attention a third branch in between attends to a context. Blocks
+    of the decoder family and blocks with cross_attention are causal: no token sees a later one.
 
-    Parameters: `norm1 attention norm2 feed_forward`, with cross_attention also `cross_norm cross_attention`.
+    Parameters: `norm1 attention norm2 feed_forward`, with cross_attention also `cross_norm cross_attention`, with
+    "branch" and "both" `branch_norm1 branch_norm2`.
     Shapes: x (B, T, d_model) → the same.
     Errors: ValueError for a context without cross_attention, or cross_attention without a context.
-    Source: Vaswani et al. 2017 (post-norm); Radford et al. 2019 (GPT-2, pre-norm).
+    Source: Vaswani et al. 2017 (post-norm); Radford et al. 2019 (GPT-2, pre-norm); OLMo et al. 2024 (branch).
     """
 
     def __init__(self, config: TransformerConfig, cross_attention: bool = False):
@@ -47,15 +49,19 @@ class TransformerBlock(Layer):
         }
         self.is_causal = cross_attention or config.family == "decoder"
         self.pre_norm, self.parallel = config.norm_position == "pre", config.parallel
-        self.norm1: nn.Module = make_norm(config)
+        self.normalizes_branches = config.norm_position in ("branch", "both")
+        self.norm1: nn.Module = nn.Identity() if config.norm_position == "branch" else make_norm(config)
         self.attention = MultiHeadAttention(
             **heads,
             rope_interleaved=config.rope_interleaved,
             qk_norm=config.norm_eps if config.qk_norm else None,
+            norm_all_heads=config.qk_norm == "all",
         )
         self.cross_norm = make_norm(config) if cross_attention else None
         self.cross_attention = MultiHeadAttention(**heads) if cross_attention else None
-        self.norm2: nn.Module = make_norm(config)
+        self.norm2: nn.Module = nn.Identity() if config.norm_position == "branch" else make_norm(config)
+        if self.normalizes_branches:
+            self.branch_norm1, self.branch_norm2 = make_norm(config), make_norm(config)
         if config.activation == "swiglu":
             self.feed_forward: FeedForward | SwiGLU = SwiGLU(config.d_model, config.d_ff, bias=config.bias)
         else:
@@ -84,6 +90,9 @@ class TransformerBlock(Layer):
         if self.parallel:
             found = self.dropout(self.attention(self.norm1(x), **options))
             return x + found + self.dropout(self.feed_forward(self.norm2(x)))
+        if self.normalizes_branches:
+            x = x + self.dropout(self.branch_norm1(self.attention(self.norm1(x), **options)))
+            return x + self.dropout(self.branch_norm2(self.feed_forward(self.norm2(x))))
         if self.pre_norm:
             x = x + self.dropout(self.attention(self.norm1(x), **options))
             if self.cross_norm is not None and self.cross_attention is not None:
@@ -99,8 +108,8 @@ class Stack(Layer):
     """Turn ids into hidden states: token and position embeddings, dropout, the blocks, the final norm.
 
     Sinusoids or a learned table are added to the tokens, RoPE rotates queries and keys, ALiBi lowers their scores. A
-    post-norm encoder has a norm after the embeddings (BERT), a pre-norm stack one after its last block. Tokens are
-    scaled by sqrt(d_model) in encoder-decoders and with sinusoids: otherwise the sinusoids would swamp them.
+    post-norm encoder has a norm after the embeddings (BERT); all stacks that are not post-norm have one after the last
+    block. Tokens are scaled by sqrt(d_model) in encoder-decoders and with sinusoids, which would otherwise swamp them.
 
     Parameters: `token_embedding positions segment_embedding embedding_norm blocks final_norm`, as configured.
     """
@@ -121,7 +130,7 @@ class Stack(Layer):
         self.dropout = nn.Dropout(config.dropout)
         blocks = nn.ModuleList(TransformerBlock(config, cross_attention) for _ in range(config.n_layers))
         self.blocks = cast(Sequence[TransformerBlock], blocks)
-        self.final_norm = make_norm(config) if config.norm_position == "pre" else nn.Identity()
+        self.final_norm = nn.Identity() if config.norm_position == "post" else make_norm(config)
 
     def forward(
         self,

@@ -14,7 +14,8 @@ ACTIVATIONS = (*feed_forward.ACTIVATIONS, "swiglu")
 MODELS = {"decoder": "DecoderOnly", "encoder": "EncoderOnly", "encoder-decoder": "EncoderDecoder"}
 FAMILIES = tuple(MODELS)
 NORMS = ("layer", "rms")
-NORM_POSITIONS = ("pre", "post")
+NORM_POSITIONS = ("pre", "post", "branch", "both")
+QK_NORMS = (False, True, "all")
 POSITIONS = ("none", "sinusoidal", "learned", "rope", "alibi", "relative")
 
 
@@ -32,15 +33,16 @@ class TransformerConfig:
         head_dim: d_head, if it is not d_model / n_heads (Qwen3).
     Choices
         family: "decoder" (GPT, LLaMA), "encoder" (BERT; no output head), "encoder-decoder" (the 2017 original).
-        activation: "relu", "silu", "gelu", "gelu_tanh" or "swiglu". norm: "layer" or "rms". norm_position: "pre" or
-        "post". positions: "none", "sinusoidal", "learned", "rope", "alibi" or "relative" (T5's). rope_theta: RoPE's
-        base. rope_interleaved: how RoPE pairs features (see positions.apply_rotary).
+        activation: "relu", "silu", "gelu", "gelu_tanh" or "swiglu". norm: "layer" or "rms".
+        norm_position: "pre", "post", "branch" (after each branch, before the sum: OLMo 2) or "both" (before and after).
+        positions: "none", "sinusoidal", "learned", "rope", "alibi" or "relative" (T5's). rope_theta: RoPE's base.
+        rope_interleaved: how RoPE pairs features (see positions.apply_rotary).
         rotary_share: the fraction of a head's features that RoPE rotates (GPT-NeoX: a quarter). rope_scaling: the four
         numbers of positions.slowed, for longer texts (Llama 3.1). window: how many keys a query of a decoder sees,
         including its own (Mistral); by default itself and all earlier ones.
         qkv_bias: queries, keys and values have a bias even if bias is False (Qwen2). qk_norm: an RMSNorm over the
-        features of each query and key, before RoPE (Qwen3). parallel: both branches of a pre-norm block read the same
-        x (GPT-NeoX).
+        features of each query and key, before RoPE (Qwen3); "all": over the features of all heads together (OLMo 2).
+        parallel: both branches of a pre-norm block read the same x (GPT-NeoX).
         tie_weights: the output head shares the token embedding's table. output_bias: it has a bias (Marian).
         bias: linear layers and LayerNorm have a bias.
         dropout: probability of dropping a value in training. norm_eps: eps of the norms.
@@ -72,7 +74,7 @@ class TransformerConfig:
     rope_scaling: tuple[float, float, float, float] | None = None
     window: int | None = None
     qkv_bias: bool = False
-    qk_norm: bool = False
+    qk_norm: bool | str = False
     parallel: bool = False
     output_bias: bool = False
 
@@ -87,7 +89,8 @@ class TransformerConfig:
         checks.require_one_of(NORMS, norm=self.norm)
         checks.require_one_of(NORM_POSITIONS, norm_position=self.norm_position)
         checks.require_one_of(POSITIONS, positions=self.positions)
-        switches = ("tie_weights", "bias", "rope_interleaved", "qkv_bias", "qk_norm", "parallel", "output_bias")
+        checks.require_one_of(QK_NORMS, qk_norm=self.qk_norm)
+        switches = ("tie_weights", "bias", "rope_interleaved", "qkv_bias", "parallel", "output_bias")
         checks.require_one_of((True, False), **{name: getattr(self, name) for name in switches})
         checks.require_dropout(self.dropout)
         checks.require_positive(norm_eps=self.norm_eps)
@@ -131,8 +134,10 @@ class TransformerConfig:
             raise ValueError(
                 "output_bias=True needs an output head, which family='encoder' lacks: leave output_bias out"
             )
-        if self.parallel and self.family == "encoder-decoder":
-            raise ValueError("parallel=True does not support cross-attention: choose family='decoder' or 'encoder'")
+        for field, two_branches in {"parallel": (True,), "norm_position": ("branch", "both")}.items():
+            if (value := getattr(self, field)) in two_branches and self.family == "encoder-decoder":
+                given = f"{field}={value!r} does not support cross-attention"
+                raise ValueError(f"{given}: choose family='decoder' or 'encoder'")
 
     @property
     def d_head(self) -> int:

@@ -41,15 +41,16 @@ def count_parameters(config: TransformerConfig) -> ParameterCount:
     Per block, with d = d_model and d_kv = n_kv_heads · d_head (d_kv = d without grouped heads):
         attention       2 d² + 2 d d_kv     + biases 2 d + 2 d_kv
         feed-forward    2 d d_ff            + biases d_ff + d          SwiGLU: 3 d d_ff + biases 2 d_ff + d
-        norms           2 norms of 2 d (LayerNorm) or d (LayerNorm without bias, RMSNorm)
-    Once: token embedding V d; learned positions max_seq_len d; the norm after the last pre-norm block, or after the
-    embeddings of a post-norm encoder such as BERT; the output head V d, or 0 if it shares the token embedding.
+        norms           2 norms (with "both" 4) of 2 d (LayerNorm) or d (LayerNorm without bias, RMSNorm)
+    Once: token embedding V d; learned positions max_seq_len d; the norm after the last block (none in post-norm), and
+    that after the embeddings of a post-norm encoder such as BERT; the output head V d, or 0 if it shares the token
+    embedding.
 
     An encoder has no output head. In an encoder-decoder both stacks share one token embedding, each has its own learned
     position table, and every decoder block has a second attention (to the encoder) with its norm.
 
     If head_dim is given, the width d_q = n_heads · head_dim replaces one d in W_Q and W_O. qkv_bias adds d_q + 2 d_kv,
-    qk_norm 2 d_head per self-attention, output_bias V, and relative positions 32 n_heads per stack.
+    qk_norm 2 d_head ("all": d_q + d_kv) per self-attention, output_bias V, and relative positions 32 n_heads per stack.
     """
     require_config(config)
     d, V = config.d_model, config.vocab_size
@@ -60,13 +61,15 @@ def count_parameters(config: TransformerConfig) -> ParameterCount:
     ups = 2 if config.activation == "swiglu" else 1  # SwiGLU has two up-projections: the gate and the gated units
     feed_forward = (ups + 1) * d * config.d_ff + bias * (ups * config.d_ff + d)
     norm = 2 * d if config.norm == "layer" and config.bias else d
+    norms_inside = 4 if config.norm_position == "both" else 2
+    qk_norms = {False: 0, True: 2 * config.d_head, "all": d_q + d_kv}[config.qk_norm]
 
     two_stacks = config.family == "encoder-decoder"
     stacks = 2 if two_stacks else 1
     blocks = stacks * config.n_layers
     cross_attentions = config.n_layers if two_stacks else 0
-    # Pre-norm adds a norm after each stack's last block, post-norm one after an encoder's embeddings.
-    norms_outside = stacks if config.norm_position == "pre" else int(config.family == "encoder")
+    # Post-norm adds a norm after an encoder's embeddings, the others add one after each stack's last block.
+    norms_outside = int(config.family == "encoder") if config.norm_position == "post" else stacks
 
     positions = {"learned": config.max_seq_len * d, "relative": BINS * config.n_heads}.get(config.positions, 0)
     tied = config.tie_weights or config.family == "encoder"
@@ -76,9 +79,9 @@ def count_parameters(config: TransformerConfig) -> ParameterCount:
             "token embedding": V * d,
             "position embedding": stacks * positions,
             "segment embedding": config.n_segments * d,
-            "attention": (blocks + cross_attentions) * attention + blocks * config.qk_norm * 2 * config.d_head,
+            "attention": (blocks + cross_attentions) * attention + blocks * qk_norms,
             "feed-forward": blocks * feed_forward,
-            "norms": (2 * blocks + cross_attentions + norms_outside) * norm,
+            "norms": (norms_inside * blocks + cross_attentions + norms_outside) * norm,
             "output head": (0 if tied else V * d) + config.output_bias * V,
         }
     )
@@ -202,15 +205,19 @@ def activation_memory(config: TransformerConfig, T: int, batch: int = 1, bytes_p
     These numbers are for PyTorch's fused attention on a CPU. Unfused attention matrices, ALiBi's bias and dropout masks
     need additional memory. Means, standard deviations, sums of softmax and RoPE's cosines are small and not counted.
 
-    Errors: ValueError unless family is "decoder", or if qk_norm is set, which the formula does not cover.
+    Errors: ValueError unless family is "decoder", or if qk_norm is set or norm_position is neither "pre" nor "post",
+        which the formula does not cover.
     Source: Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4.1.
     """
     require_config(config)
     checks.require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
     if config.family != "decoder":
         raise ValueError(f"the formula is for family='decoder', got {config.family!r}: give a decoder's config")
-    if config.qk_norm:
-        raise ValueError("the formula does not cover qk_norm=True: give a config with qk_norm=False")
+    covered = {"qk_norm": (False,), "norm_position": ("pre", "post")}
+    for field, values in covered.items():
+        if (value := getattr(config, field)) not in values:
+            given = f"the formula does not cover {field}={value!r}"
+            raise ValueError(f"{given}: give a config with {field}={values[0]!r}")
     d, blocks, d_q = config.d_model, config.n_layers, config.n_heads * config.d_head
     hidden = {"relu": 1, "swiglu": 4}.get(config.activation, 2) * config.d_ff
     norms = (2 * blocks + (config.norm_position == "pre")) * (2 if config.norm == "rms" else 1)

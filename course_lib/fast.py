@@ -104,6 +104,12 @@ def fast(model: Model) -> Model:
         for name, child in list(parent.named_children()):
             if type(child) is nn.Linear and child.weight.numel() >= WORTH_SPLITTING:
                 setattr(parent, name, FastLinear(child))
-            elif type(child) is TransformerBlock:
+            elif type(child) is TransformerBlock and _is_usual(child):
                 setattr(parent, name, FastBlock(child))
     return model
+
+
+def _is_usual(block: TransformerBlock) -> bool:
+    """Return whether FastBlock computes what this block does; it does not know all kinds of norms."""
+    norm = block.attention.q_norm
+    return norm is None or norm.weight.numel() * block.attention.n_heads == block.attention.q_proj.out_features

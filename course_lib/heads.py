@@ -45,9 +45,11 @@ class MultiHeadAttention(Layer):
         dropout: probability of dropping an attention weight in training. bias: whether the four projections have a
             bias; qkv_bias: q, k, v have one in any case. rope_interleaved: as in apply_rotary. d_head: D, if different.
             qk_norm: eps of an RMSNorm on each query and key before RoPE, which bounds the scores; None for no norm.
+            norm_all_heads: this norm is over the features of all heads together (OLMo 2), instead of over each head's.
 
     Parameters: `q_proj out_proj` (d_model, d_model), `k_proj v_proj` (d_model, n_kv_heads · D), plus biases, and
-    `q_norm k_norm` (D,). More heads do not add parameters: each head uses a slice of the projections.
+    `q_norm k_norm` (D,), or with norm_all_heads the sizes of q and k. More heads do not add parameters: each head uses
+    a slice of the projections.
     Errors: ValueError if n_heads does not divide d_model, n_kv_heads does not divide n_heads, or a shape is wrong.
     Source: Vaswani et al. 2017, section 3.2.2; grouped queries: Ainslie et al. 2023; norms: Henry et al. 2020.
     """
@@ -63,6 +65,7 @@ class MultiHeadAttention(Layer):
         d_head: int | None = None,
         qkv_bias: bool = False,
         qk_norm: float | None = None,
+        norm_all_heads: bool = False,
     ):
         super().__init__()
         n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
@@ -70,14 +73,15 @@ class MultiHeadAttention(Layer):
         D = d_model // n_heads if d_head is None else d_head
         checks.require_dropout(dropout)
         checks.require_switches(bias=bias, rope_interleaved=rope_interleaved, qkv_bias=qkv_bias)
+        checks.require_switches(norm_all_heads=norm_all_heads)
         self.d_model, self.n_heads, self.n_kv_heads = d_model, n_heads, n_kv_heads
         self.dropout, self.rope_interleaved = dropout, rope_interleaved
         self.q_proj = nn.Linear(d_model, n_heads * D, bias=bias or qkv_bias)
         self.k_proj = nn.Linear(d_model, n_kv_heads * D, bias=bias or qkv_bias)
         self.v_proj = nn.Linear(d_model, n_kv_heads * D, bias=bias or qkv_bias)
         self.out_proj = nn.Linear(n_heads * D, d_model, bias=bias)
-        self.q_norm = nn.RMSNorm(D, qk_norm) if qk_norm else None
-        self.k_norm = nn.RMSNorm(D, qk_norm) if qk_norm else None
+        self.q_norm = nn.RMSNorm(n_heads * D if norm_all_heads else D, qk_norm) if qk_norm else None
+        self.k_norm = nn.RMSNorm(n_kv_heads * D if norm_all_heads else D, qk_norm) if qk_norm else None
 
     def forward(
         self,
@@ -106,7 +110,7 @@ class MultiHeadAttention(Layer):
         if context is None:
             key, value = self.keys_and_values(x)  # (B, H_kv, T, D)
             if self.q_norm is not None and self.k_norm is not None:
-                query, key = self.q_norm(query), self.k_norm(key)
+                query, key = _normalized(query, self.q_norm), _normalized(key, self.k_norm)
             if rotary is not None:
                 query = apply_rotary(query, rotary, self.rope_interleaved)
                 key = apply_rotary(key, rotary, self.rope_interleaved)
@@ -149,6 +153,13 @@ class MultiHeadAttention(Layer):
         if need_weights:
             return scaled_dot_product_attention(query, key, value, mask, dropout_p, score_bias)
         return fused_attention(query, key, value, mask, dropout_p, score_bias, is_causal), None
+
+
+def _normalized(x: Tensor, norm: nn.RMSNorm) -> Tensor:
+    """Normalize queries or keys (B, H, T, D): the D features of each head, or with a longer `norm` all heads' H · D."""
+    if norm.weight.shape[0] == x.shape[-1]:
+        return norm(x)
+    return split_heads(norm(merge_heads(x)), n_heads=x.shape[1])  # (B, T, H * D) in between
 
 
 def _require_sequences(

@@ -140,6 +140,8 @@ class TestBadInput:
             ({"parallel": 1.5}, "parallel=1.5 is not known: choose one of True, False"),
             ({"parallel": True, "norm_position": "post"}, "parallel=True needs norm_position='pre', got 'post'"),
             ({"parallel": True, "family": "encoder-decoder"}, "does not support cross-attention"),
+            ({"norm_position": "both", "family": "encoder-decoder"}, "'both' does not support cross-attention: choose"),
+            ({"qk_norm": "each"}, "qk_norm='each' is not known: choose one of False, True, 'all'"),
             ({"output_bias": True, "family": "encoder"}, "needs an output head, which family='encoder' lacks"),
             ({"positions": "rope", "rope_interleaved": True, "n_heads": 24}, "d_head=1 is odd"),
             ({"activation": "swiglu", "d_model": 0}, "d_model must be a whole number of at least 1, got 0"),

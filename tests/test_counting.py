@@ -123,17 +123,19 @@ def test_our_own_models_of_the_presets_weigh_the_same(name):
 # Sizes without a common measure, so that no two errors can cancel. d_head is even, as RoPE needs it.
 SIZES = {"vocab_size": 101, "d_model": 30, "n_heads": 3, "n_layers": 2, "d_ff": 37, "max_seq_len": 13}
 GROUPED = {"vocab_size": 53, "d_model": 24, "n_heads": 6, "n_kv_heads": 2, "n_layers": 3, "max_seq_len": 19}
+TWO_BRANCHES = ("branch", "both")  # no cross-attention
 GRID = [
     dict(zip(("family", "activation", "positions", "norm", "norm_position", "tie_weights", "bias"), values))
     for values in itertools.product(
         FAMILIES, (*ACTIVATIONS, "swiglu"), POSITIONS, NORMS, NORM_POSITIONS, (True, False), (True, False)
     )
+    if not (values[0] == "encoder-decoder" and values[4] in TWO_BRANCHES)
 ]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_closed_form_equals_the_built_model_over_a_grid_of_configurations(family):
-    assert len(GRID) == 1440  # 480 in each family
+    assert len(GRID) == 2400  # 960 in each family, but 480 encoder-decoders
     for i, choices in enumerate(GRID):
         if choices["family"] == family:
             config = TransformerConfig(
@@ -158,7 +160,7 @@ def configs(draw):
         max_seq_len=draw(st.integers(1, 40)),
         activation=draw(st.sampled_from((*ACTIVATIONS, "swiglu"))),
         norm=draw(st.sampled_from(NORMS)),
-        norm_position=draw(st.sampled_from(NORM_POSITIONS)),
+        norm_position=draw(st.sampled_from(NORM_POSITIONS[:2] if family == "encoder-decoder" else NORM_POSITIONS)),
         positions=draw(st.sampled_from(POSITIONS)),
         tie_weights=draw(st.booleans()),
         bias=draw(st.booleans()),
@@ -166,7 +168,7 @@ def configs(draw):
         n_segments=draw(st.integers(0, 4)) if family == "encoder" else 0,
         head_dim=draw(st.none() | st.sampled_from((2, 6))),
         qkv_bias=draw(st.booleans()),
-        qk_norm=draw(st.booleans()),
+        qk_norm=draw(st.sampled_from((False, True, "all"))),
         output_bias=family != "encoder" and draw(st.booleans()),
     )
 

@@ -17,6 +17,8 @@ from transformers import (
     MarianMTModel,
     MistralConfig,
     MistralForCausalLM,
+    Olmo2Config,
+    Olmo2ForCausalLM,
     PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen2ForCausalLM,
@@ -73,6 +75,10 @@ REFERENCES = {
     ),
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**GROUPED, head_dim=10)),
     "qwen3, tied": lambda: Qwen3ForCausalLM(Qwen3Config(**GROUPED, head_dim=8, tie_word_embeddings=True)),
+    "olmo2": lambda: Olmo2ForCausalLM(Olmo2Config(**GROUPED)),
+    "olmo2, tied, one key head": lambda: Olmo2ForCausalLM(
+        Olmo2Config(**SIZES, num_key_value_heads=1, tie_word_embeddings=True)
+    ),
     "gpt_neox": lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**NEOX)),
     "gpt_neox, one branch after the other": lambda: GPTNeoXForCausalLM(
         GPTNeoXConfig(
@@ -284,6 +290,7 @@ def test_the_parity_table_is_printed(parities, capsys):
 SWITCHES = [  # the family without its switch is another model
     ("mistral", {"window": None}),
     ("llama 3.1", {"rope_scaling": None}),
+    ("olmo2", {"norm_position": "pre"}),
     ("gpt_neox", {"parallel": False}),
     ("gpt_neox", {"rotary_share": 1.0}),
     ("t5", {"norm_eps": 1.0}),
@@ -310,6 +317,7 @@ CONFIGS = {
     "llama 3.1": {"rope_scaling": (8.0, 1.0, 4.0, 64), "rope_theta": 500.0},
     "qwen3": {"qk_norm": True, "head_dim": 10},
     "qwen3, tied": {"qk_norm": True, "head_dim": None},
+    "olmo2": {"norm_position": "branch", "qk_norm": "all", "n_kv_heads": 2},
     "gpt_neox": {"parallel": True, "rotary_share": 0.25, "rope_theta": 100.0},
     "gpt_neox, one branch after the other": {"parallel": False, "rotary_share": 1.0},
     "roberta": {"family": "encoder", "n_segments": 1, "max_seq_len": T_MAX},
@@ -426,6 +434,7 @@ REFUSED = [
         "use_sliding_window=True: our qwen2 models support only use_sliding_window=False",
     ),
     ("qwen3", {"attention_bias": True}, "attention_bias=True: our qwen3 models support only attention_bias=False"),
+    ("olmo2", {"attention_bias": True}, "attention_bias=True: our olmo2 models support only attention_bias=False"),
     ("gpt_neox", {"attention_bias": False}, "attention_bias=False"),
     ("gpt_neox", {"rope_parameters": {"partial_rotary_factor": 0.1}}, r"rotary_share=0\.1 of d_head=16 .* but RoPE"),
     ("roberta", {"pad_token_id": 0}, "pad_token_id=0: our roberta models support only pad_token_id=1"),

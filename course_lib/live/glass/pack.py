@@ -84,6 +84,9 @@ def _config(model: DecoderOnly) -> dict[str, Any]:
             raise ValueError(
                 f"model has {field}={getattr(model.config, field)!r}: the page shows only {field}={value!r}"
             )
+    if config["norm_position"] not in ("pre", "post"):
+        given = f"norm_position={config['norm_position']!r}"
+        raise ValueError(f"model has {given}: the page shows only 'pre' and 'post'")
     if config["positions"] == "relative" or config["activation"] == "silu":
         given = f"positions={config['positions']!r} and activation={config['activation']!r}"
         raise ValueError(f"model has {given}: the page does not support 'relative' and 'silu'")
