@@ -160,12 +160,19 @@ class Stack(Layer):
             mask = combine(mask, real[:, None, None])  # (B, 1, 1, S)
             positions = (positions - left_padding[:, None]).clamp(min=0)  # (B, T)
         x = self.embed(ids, segment_ids, positions if offset or left_padding is not None else None)  # (B, T, d_model)
-        who = relative_positions(self.config, positions, S, x.dtype, self.relative_bias)
-        if self.config.window is not None:
-            mask = combine(mask, window_mask(ids.shape[1], S, self.config.window, ids.device))
-        for block, (own, cross) in zip(self.blocks, cache if cache else [(None, None)] * len(self.blocks)):
-            x = block(x, mask, cache=own, context_cache=cross, **who, **context)
+        kinds = [self.config.of_block(i) for i in range(len(self.blocks))]  # most models have blocks of one kind
+        seen = {kind: self._seen(*kind, mask, positions, S, x.dtype) for kind in set(kinds)}
+        for block, kind, (own, cross) in zip(self.blocks, kinds, cache if cache else [(None, None)] * len(kinds)):
+            x = block(x, cache=own, context_cache=cross, **seen[kind], **context)
         return self.final_norm(x)
+
+    def _seen(
+        self, window: int | None, theta: float | None, mask: Tensor | None, positions: Tensor, S: int, dtype: Any
+    ) -> dict[str, Tensor | None]:
+        """Return what attention gets in all blocks with this window and RoPE's base: a mask, angles or a score bias."""
+        if window is not None:
+            mask = combine(mask, window_mask(positions.shape[-1], S, window, positions.device))
+        return {"mask": mask, **relative_positions(self.config, positions, S, dtype, theta, self.relative_bias)}
 
     def embed(self, ids: Tensor, segment_ids: Tensor | None, positions: Tensor | None) -> Tensor:
         """Return the first block's input, (B, T, d_model). positions: (T,) or (B, T); None stands for 0 … T − 1."""

@@ -4,6 +4,7 @@ Chapters 9 and 10.
 """
 
 import difflib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from numbers import Number
 
@@ -36,10 +37,11 @@ class TransformerConfig:
         activation: "relu", "silu", "gelu", "gelu_tanh" or "swiglu". norm: "layer" or "rms".
         norm_position: "pre", "post", "branch" (after each branch, before the sum: OLMo 2) or "both" (before and after).
         positions: "none", "sinusoidal", "learned", "rope", "alibi" or "relative" (T5's). rope_theta: RoPE's base.
+        A tuple has the bases of the blocks in turn and begins again at its end; None: no RoPE (SmolLM3).
         rope_interleaved: how RoPE pairs features (see positions.apply_rotary).
         rotary_share: the fraction of a head's features that RoPE rotates (GPT-NeoX: a quarter). rope_scaling: the four
         numbers of positions.slowed, for longer texts (Llama 3.1). window: how many keys a query of a decoder sees,
-        including its own (Mistral); by default itself and all earlier ones.
+        including its own (Mistral); by default itself and all earlier ones. A tuple is for blocks in turn.
         qkv_bias: queries, keys and values have a bias even if bias is False (Qwen2). qk_norm: an RMSNorm over the
         features of each query and key, before RoPE (Qwen3); "all": over the features of all heads together (OLMo 2).
         parallel: both branches of a pre-norm block read the same x (GPT-NeoX).
@@ -62,7 +64,7 @@ class TransformerConfig:
     norm: str = "layer"
     norm_position: str = "pre"
     positions: str = "learned"
-    rope_theta: float = 10000.0
+    rope_theta: float | tuple[float | None, ...] = 10000.0
     tie_weights: bool = True
     bias: bool = True
     norm_eps: float = 1e-5
@@ -72,7 +74,7 @@ class TransformerConfig:
     head_dim: int | None = None
     rotary_share: float = 1.0
     rope_scaling: tuple[float, float, float, float] | None = None
-    window: int | None = None
+    window: int | tuple[int | None, ...] | None = None
     qkv_bias: bool = False
     qk_norm: bool | str = False
     parallel: bool = False
@@ -94,7 +96,7 @@ class TransformerConfig:
         checks.require_one_of((True, False), **{name: getattr(self, name) for name in switches})
         checks.require_dropout(self.dropout)
         checks.require_positive(norm_eps=self.norm_eps)
-        checks.require_theta(rope_theta=self.rope_theta)
+        self._require_values_in_turn("rope_theta", checks.require_theta, optional=False)
 
         # Fill in the defaults, so that code that reads a config always finds a number.
         if self.d_ff is None:
@@ -118,12 +120,12 @@ class TransformerConfig:
             raise ValueError(f"{turned}, but RoPE rotates pairs: choose a share that gives an even number")
         if self.rope_scaling is not None:
             object.__setattr__(self, "rope_scaling", checks.require_rope_scaling(self.rope_scaling))
-        if self.window is not None:
-            checks.require_at_least_one(window=self.window)
+        self._require_values_in_turn("window", checks.require_at_least_one, optional=True)
         needs = {
             "rotary_share": (self.rotary_share != 1, "positions", "rope"),
             "rope_scaling": (self.rope_scaling is not None, "positions", "rope"),
             "window": (self.window is not None, "family", "decoder"),
+            "rope_theta": (isinstance(self.rope_theta, tuple), "positions", "rope"),
             "parallel": (self.parallel, "norm_position", "pre"),
         }
         for field, (used, other, needed) in needs.items():
@@ -138,6 +140,21 @@ class TransformerConfig:
             if (value := getattr(self, field)) in two_branches and self.family == "encoder-decoder":
                 given = f"{field}={value!r} does not support cross-attention"
                 raise ValueError(f"{given}: choose family='decoder' or 'encoder'")
+
+    def _require_values_in_turn(self, field: str, require: Callable, optional: bool) -> None:
+        value = getattr(self, field)
+        if value == ():
+            raise ValueError(f"{field}=() is empty: give one number for all blocks, or the numbers of blocks in turn")
+        in_turn = isinstance(value, tuple)
+        for each in value if in_turn else (value,):
+            if each is not None or not (optional or in_turn):
+                require(**{field: each})
+
+    def of_block(self, i: int) -> tuple[int | None, float | None]:
+        """Return the window of block i, and the base of its RoPE; None for no window, and for no RoPE."""
+        windows = self.window if isinstance(self.window, tuple) else (self.window,)
+        thetas = self.rope_theta if isinstance(self.rope_theta, tuple) else (self.rope_theta,)
+        return windows[i % len(windows)], thetas[i % len(thetas)]
 
     @property
     def d_head(self) -> int:

@@ -205,19 +205,15 @@ def activation_memory(config: TransformerConfig, T: int, batch: int = 1, bytes_p
     These numbers are for PyTorch's fused attention on a CPU. Unfused attention matrices, ALiBi's bias and dropout masks
     need additional memory. Means, standard deviations, sums of softmax and RoPE's cosines are small and not counted.
 
-    Errors: ValueError unless family is "decoder", or if qk_norm is set or norm_position is neither "pre" nor "post",
-        which the formula does not cover.
+    Errors: ValueError unless family is "decoder", and for what the formula does not cover: qk_norm, a norm_position
+        other than "pre" and "post", or values of rope_theta that differ between blocks.
     Source: Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4.1.
     """
     require_config(config)
     checks.require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
     if config.family != "decoder":
         raise ValueError(f"the formula is for family='decoder', got {config.family!r}: give a decoder's config")
-    covered = {"qk_norm": (False,), "norm_position": ("pre", "post")}
-    for field, values in covered.items():
-        if (value := getattr(config, field)) not in values:
-            given = f"the formula does not cover {field}={value!r}"
-            raise ValueError(f"{given}: give a config with {field}={values[0]!r}")
+    _require_covered(config)
     d, blocks, d_q = config.d_model, config.n_layers, config.n_heads * config.d_head
     hidden = {"relu": 1, "swiglu": 4}.get(config.activation, 2) * config.d_ff
     norms = (2 * blocks + (config.norm_position == "pre")) * (2 if config.norm == "rms" else 1)
@@ -228,6 +224,19 @@ def activation_memory(config: TransformerConfig, T: int, batch: int = 1, bytes_p
         "output head": d + config.vocab_size,
     }
     return MemoryCount({name: batch * T * numbers * bytes_per_element for name, numbers in per_token.items()})
+
+
+def _require_covered(config: TransformerConfig) -> None:
+    """Raise ValueError for a config that the formula of activation_memory does not cover."""
+    covered = {
+        "qk_norm": (config.qk_norm is False, False),
+        "norm_position": (config.norm_position in ("pre", "post"), "pre"),
+        "rope_theta": (not isinstance(config.rope_theta, tuple), 10_000.0),
+    }
+    for field, (is_covered, instead) in covered.items():
+        if not is_covered:
+            given = f"the formula does not cover {field}={getattr(config, field)!r}"
+            raise ValueError(f"{given}: give a config with {field}={instead!r}")
 
 
 def training_flops(config: TransformerConfig, n_tokens: int, T: int | None = None, recomputed: bool = False) -> int:

@@ -245,19 +245,22 @@ def added_positions(scheme: str, max_seq_len: int, d_model: int) -> LearnedPosit
     return kinds[scheme](max_seq_len, d_model) if scheme in kinds else None
 
 
-def relative_positions(config: Any, positions: Tensor, S: int, dtype: Any, learned: Any = None) -> dict[str, Tensor]:
+def relative_positions(
+    config: Any, positions: Tensor, S: int, dtype: Any, theta: float | None = None, learned: Any = None
+) -> dict[str, Tensor]:
     """Return the keyword arguments that a scheme passes to every attention; an empty dictionary if it has none.
 
     Args:
         config: a TransformerConfig. positions: (T,), or (B, T) if rows begin at different positions.
         S: number of keys; the queries are the last T of them. dtype: dtype of the token vectors.
+        theta: RoPE's base; None for a block that does not rotate, whatever the scheme (SmolLM3).
         learned: the stack's RelativeBias, for "relative".
     """
     if learned is not None:
         return {"score_bias": learned(positions.shape[-1], S)}
-    if config.positions == "rope":
+    if config.positions == "rope" and theta is not None:
         wide = torch.promote_types(dtype, torch.float32)
-        angles = rotary_angles(positions, config.d_rotary, config.rope_theta, wide, config.rope_scaling)
+        angles = rotary_angles(positions, config.d_rotary, theta, wide, config.rope_scaling)
         angles = F.pad(angles, (0, (config.d_head - config.d_rotary) // 2))  # the other pairs do not rotate
         return {"rotary": angles if angles.ndim == 2 else angles[:, None]}  # (T, D / 2) or (B, 1, T, D / 2)
     if config.positions == "alibi":

@@ -27,6 +27,8 @@ from transformers import (
     RobertaConfig,
     RobertaForMaskedLM,
     RobertaModel,
+    SmolLM3Config,
+    SmolLM3ForCausalLM,
     T5Config,
     T5ForConditionalGeneration,
 )
@@ -75,6 +77,10 @@ REFERENCES = {
     ),
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**GROUPED, head_dim=10)),
     "qwen3, tied": lambda: Qwen3ForCausalLM(Qwen3Config(**GROUPED, head_dim=8, tie_word_embeddings=True)),
+    "smollm3": lambda: SmolLM3ForCausalLM(SmolLM3Config(**GROUPED | {"num_hidden_layers": 5})),
+    "smollm3, untied, RoPE in the middle": lambda: SmolLM3ForCausalLM(
+        SmolLM3Config(**GROUPED, no_rope_layers=[0, 1, 0], tie_word_embeddings=False)
+    ),
     "olmo2": lambda: Olmo2ForCausalLM(Olmo2Config(**GROUPED)),
     "olmo2, tied, one key head": lambda: Olmo2ForCausalLM(
         Olmo2Config(**SIZES, num_key_value_heads=1, tie_word_embeddings=True)
@@ -290,6 +296,7 @@ def test_the_parity_table_is_printed(parities, capsys):
 SWITCHES = [  # the family without its switch is another model
     ("mistral", {"window": None}),
     ("llama 3.1", {"rope_scaling": None}),
+    ("smollm3", {"rope_theta": 2e6}),
     ("olmo2", {"norm_position": "pre"}),
     ("gpt_neox", {"parallel": False}),
     ("gpt_neox", {"rotary_share": 1.0}),
@@ -317,6 +324,8 @@ CONFIGS = {
     "llama 3.1": {"rope_scaling": (8.0, 1.0, 4.0, 64), "rope_theta": 500.0},
     "qwen3": {"qk_norm": True, "head_dim": 10},
     "qwen3, tied": {"qk_norm": True, "head_dim": None},
+    "smollm3": {"rope_theta": (2e6, 2e6, 2e6, None), "tie_weights": True, "n_kv_heads": 2},
+    "smollm3, untied, RoPE in the middle": {"rope_theta": (None, 2e6), "tie_weights": False},
     "olmo2": {"norm_position": "branch", "qk_norm": "all", "n_kv_heads": 2},
     "gpt_neox": {"parallel": True, "rotary_share": 0.25, "rope_theta": 100.0},
     "gpt_neox, one branch after the other": {"parallel": False, "rotary_share": 1.0},
@@ -351,6 +360,11 @@ QWEN2S = QWENS | {"hidden_size": 896, "num_hidden_layers": 24, "num_attention_he
 QWEN2S |= {"intermediate_size": 4864, "max_position_embeddings": 32768, "sliding_window": 32768}
 QWEN3S = QWENS | {"hidden_size": 1024, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8}
 QWEN3S |= {"intermediate_size": 3072, "max_position_embeddings": 40960, "head_dim": 128, "attention_bias": False}
+SMOLLM3S = {"vocab_size": 128256, "hidden_size": 2048, "num_hidden_layers": 36, "num_attention_heads": 16}
+SMOLLM3S |= {"num_key_value_heads": 4, "intermediate_size": 11008, "max_position_embeddings": 65536}
+SMOLLM3S |= {"rope_theta": 5e6, "no_rope_layers": [1, 1, 1, 0] * 9, "use_sliding_window": False}
+OLMO2S = {"vocab_size": 100352, "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 16}
+OLMO2S |= {"num_key_value_heads": 16, "intermediate_size": 8192, "max_position_embeddings": 4096, "rope_theta": 5e5}
 PYTHIA = {"vocab_size": 50304, "hidden_size": 512, "num_hidden_layers": 6, "num_attention_heads": 8}
 PYTHIA |= {"intermediate_size": 2048, "max_position_embeddings": 2048, "rotary_pct": 0.25, "rotary_emb_base": 10000}
 ROBERTA = {"vocab_size": 50265, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
@@ -361,6 +375,8 @@ PUBLISHED = [
     ("mistral", MISTRALS, 7_241_732_096),
     ("qwen2", QWEN2S, 494_032_768),
     ("qwen3", QWEN3S, 596_049_920),
+    ("smollm3", SMOLLM3S, 3_075_098_624),
+    ("olmo2", OLMO2S, 1_484_916_736),
     ("gpt_neox", PYTHIA, 70_426_624),
     ("roberta", ROBERTA, 124_645_632 - (768 * 768 + 768) - 2 * 768),
     ("t5", T5_SMALL, 60_506_624),
@@ -434,6 +450,7 @@ REFUSED = [
         "use_sliding_window=True: our qwen2 models support only use_sliding_window=False",
     ),
     ("qwen3", {"attention_bias": True}, "attention_bias=True: our qwen3 models support only attention_bias=False"),
+    ("smollm3", {"use_sliding_window": True}, "use_sliding_window=True: our smollm3 models support only"),
     ("olmo2", {"attention_bias": True}, "attention_bias=True: our olmo2 models support only attention_bias=False"),
     ("gpt_neox", {"attention_bias": False}, "attention_bias=False"),
     ("gpt_neox", {"rope_parameters": {"partial_rotary_factor": 0.1}}, r"rotary_share=0\.1 of d_head=16 .* but RoPE"),
@@ -473,6 +490,9 @@ def test_a_family_that_is_not_ours_is_refused_with_what_sets_it_apart(family):
         ("mistral", {}, {"window": 4096, "n_kv_heads": 8}),
         ("mistral", {"sliding_window": None, "num_key_value_heads": None}, {"window": None, "n_kv_heads": 32}),
         ("qwen3", {"hidden_size": 2048}, {"head_dim": 128, "n_kv_heads": 32}),
+        ("smollm3", {}, {"rope_theta": 2e6, "n_kv_heads": 4, "tie_weights": True}),  # two blocks, no fourth
+        ("smollm3", {"no_rope_layer_interval": 2}, {"rope_theta": (2e6, None)}),
+        ("smollm3", {"no_rope_layers": [0, 0]}, {"rope_theta": (None,)}),
         ("gpt_neox", {"rotary_pct": 0.5, "rotary_emb_base": 77}, {"rotary_share": 0.5, "rope_theta": 77}),
         ("gpt_neox", {}, {"rotary_share": 0.25, "rope_theta": 10000.0, "parallel": True}),
     ],

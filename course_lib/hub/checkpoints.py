@@ -94,8 +94,8 @@ def from_hf_state_dict(family: str, state_dict: Mapping[str, Tensor], config: ob
     """Build our model from weights with Hugging Face's names, in evaluation mode: the same ids give the same numbers.
 
     Args:
-        family: "gpt2", "llama", "mistral", "qwen2", "qwen3", "olmo2", "gpt_neox", "bert", "roberta", "t5" or
-            "marian".
+        family: "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "olmo2", "gpt_neox", "bert", "roberta",
+            "t5" or "marian".
         state_dict: from the bare model, or from a model with a head, such as GPT2LMHeadModel. The tensors are copied;
             the model has their device and dtype.
         config: the reference's configuration, or its dictionary (config.json).

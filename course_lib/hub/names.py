@@ -83,6 +83,8 @@ def config_from_hf(family: str, config: Mapping | Any) -> TransformerConfig:
         if value is not None and fields.setdefault(field, value) != value:
             raise ValueError(f"{name}={value!r}: our {family} models always have {field}={fields[field]!r}")
     fields = BASIS[family] | fields | {"rope_scaling": _rope_scaling(given)}
+    if family == "smollm3":
+        fields["rope_theta"] = _smollm3_bases(given, fields["rope_theta"])
     activations = LIBRARIES[family]["activations"]
     require_one_of(tuple(activations), activation=fields["activation"])
     fields["activation"] = activations[fields["activation"]]
@@ -91,6 +93,19 @@ def config_from_hf(family: str, config: Mapping | Any) -> TransformerConfig:
     if family == "roberta" and "max_seq_len" in fields:
         fields["max_seq_len"] -= PADDING_ROWS
     return TransformerConfig.from_dict(fields)
+
+
+def _smollm3_bases(given: dict, theta: float) -> Any:
+    """Return RoPE's base in each block of SmolLM3: None where it leaves RoPE out, by default every fourth block."""
+    every = given.get("no_rope_layer_interval", 4)
+    rotates = given.get("no_rope_layers") or [(i + 1) % every for i in range(given["num_hidden_layers"])]
+    return _in_turn([theta if each else None for each in rotates])
+
+
+def _in_turn(values: list) -> Any:
+    """Return the shortest tuple that gives these values if it is repeated; a single number if all are this number."""
+    n = next(n for n in range(1, len(values) + 1) if all(value == values[i % n] for i, value in enumerate(values)))
+    return values[0] if n == 1 and values[0] is not None else tuple(values[:n])
 
 
 def _rope_scaling(given: dict) -> tuple | None:

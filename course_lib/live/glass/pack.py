@@ -87,6 +87,8 @@ def _config(model: DecoderOnly) -> dict[str, Any]:
     if config["norm_position"] not in ("pre", "post"):
         given = f"norm_position={config['norm_position']!r}"
         raise ValueError(f"model has {given}: the page shows only 'pre' and 'post'")
+    if isinstance(model.config.rope_theta, tuple):
+        raise ValueError(f"model has rope_theta={model.config.rope_theta}: the page shows only one for all blocks")
     if config["positions"] == "relative" or config["activation"] == "silu":
         given = f"positions={config['positions']!r} and activation={config['activation']!r}"
         raise ValueError(f"model has {given}: the page does not support 'relative' and 'silu'")
