@@ -11,7 +11,7 @@ from course_lib.cache import KVCache, cached_tokens
 from course_lib.checks import occurs, require_ids, require_switches, require_tensors
 from course_lib.config import TransformerConfig, require_config
 from course_lib.embeddings import TokenEmbedding
-from course_lib.feed_forward import FeedForward, SwiGLU
+from course_lib.feed_forward import FeedForward, MixtureOfExperts, SwiGLU
 from course_lib.heads import MultiHeadAttention
 from course_lib.layers import Layer
 from course_lib.masks import combine, window_mask
@@ -62,10 +62,7 @@ class TransformerBlock(Layer):
         self.norm2: nn.Module = nn.Identity() if config.norm_position == "branch" else make_norm(config)
         if self.normalizes_branches:
             self.branch_norm1, self.branch_norm2 = make_norm(config), make_norm(config)
-        if config.activation == "swiglu":
-            self.feed_forward: FeedForward | SwiGLU = SwiGLU(config.d_model, config.d_ff, bias=config.bias)
-        else:
-            self.feed_forward = FeedForward(config.d_model, config.d_ff, config.activation, bias=config.bias)
+        self.feed_forward: FeedForward | SwiGLU = make_feed_forward(config)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(
@@ -193,6 +190,16 @@ def make_norm(config: TransformerConfig) -> LayerNorm | RMSNorm:
     if config.norm == "rms":
         return RMSNorm(config.d_model, eps=config.norm_eps)
     return LayerNorm(config.d_model, eps=config.norm_eps, bias=config.bias)
+
+
+def make_feed_forward(config: TransformerConfig) -> Any:
+    """Return a new feed-forward network: a FeedForward, a SwiGLU or a MixtureOfExperts, as config describes it."""
+    if config.n_experts is not None:
+        names = ("d_model", "d_expert", "n_experts", "experts_per_token", "norm_topk_prob", "bias")
+        return MixtureOfExperts(**{name: getattr(config, name) for name in names})
+    if config.activation == "swiglu":
+        return SwiGLU(config.d_model, config.d_ff, bias=config.bias)
+    return FeedForward(config.d_model, config.d_ff, config.activation, bias=config.bias)
 
 
 def _require_tokens(ids: Tensor, offset: int, max_seq_len: int) -> None:

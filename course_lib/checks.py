@@ -171,6 +171,13 @@ def require_heads(
         )
 
 
+def require_experts(n_experts: int, experts_per_token: int) -> None:
+    """Raise ValueError unless a token can have this many different experts."""
+    require_at_least_one(n_experts=n_experts, experts_per_token=experts_per_token)
+    if experts_per_token > n_experts:
+        raise ValueError(f"experts_per_token={experts_per_token} must be at most n_experts={n_experts}")
+
+
 def require_broadcast(x: Tensor, shape: tuple[int, ...], name: str, advice: str = "") -> None:
     """Raise ValueError unless x broadcasts to exactly this shape, not a larger one; TypeError if it is not a tensor."""
     if not isinstance(x, Tensor):

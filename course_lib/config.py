@@ -45,6 +45,8 @@ class TransformerConfig:
         qkv_bias: queries, keys and values have a bias even if bias is False (Qwen2). qk_norm: an RMSNorm over the
         features of each query and key, before RoPE (Qwen3); "all": over the features of all heads together (OLMo 2).
         parallel: both branches of a pre-norm block read the same x (GPT-NeoX).
+        n_experts: the feed-forward is a mixture of this many networks (Mixtral), with d_expert hidden units each (d_ff
+        unless given). experts_per_token and norm_topk_prob: as in feed_forward.MixtureOfExperts.
         tie_weights: the output head shares the token embedding's table. output_bias: it has a bias (Marian).
         bias: linear layers and LayerNorm have a bias.
         dropout: probability of dropping a value in training. norm_eps: eps of the norms.
@@ -79,6 +81,10 @@ class TransformerConfig:
     qk_norm: bool | str = False
     parallel: bool = False
     output_bias: bool = False
+    n_experts: int | None = None
+    experts_per_token: int | None = None
+    d_expert: int | None = None
+    norm_topk_prob: bool = True
 
     def __post_init__(self):
         for name, value in list(vars(self).items()):
@@ -92,7 +98,7 @@ class TransformerConfig:
         checks.require_one_of(NORM_POSITIONS, norm_position=self.norm_position)
         checks.require_one_of(POSITIONS, positions=self.positions)
         checks.require_one_of(QK_NORMS, qk_norm=self.qk_norm)
-        switches = ("tie_weights", "bias", "rope_interleaved", "qkv_bias", "parallel", "output_bias")
+        switches = ("tie_weights", "bias", "rope_interleaved", "qkv_bias", "parallel", "output_bias", "norm_topk_prob")
         checks.require_one_of((True, False), **{name: getattr(self, name) for name in switches})
         checks.require_dropout(self.dropout)
         checks.require_positive(norm_eps=self.norm_eps)
@@ -108,6 +114,7 @@ class TransformerConfig:
         if self.positions == "rope" and self.d_head % 2:
             raise ValueError(f"positions='rope' rotates pairs of features, but d_head={self.d_head} is odd")
         self._require_switches_that_fit()
+        self._require_experts_that_fit()
         if not (isinstance(self.n_segments, int) and self.n_segments == 0):
             checks.require_at_least_one(n_segments=self.n_segments)
             if self.family != "encoder":
@@ -125,6 +132,7 @@ class TransformerConfig:
             "rotary_share": (self.rotary_share != 1, "positions", "rope"),
             "rope_scaling": (self.rope_scaling is not None, "positions", "rope"),
             "window": (self.window is not None, "family", "decoder"),
+            "n_experts": (self.n_experts is not None, "activation", "swiglu"),
             "rope_theta": (isinstance(self.rope_theta, tuple), "positions", "rope"),
             "parallel": (self.parallel, "norm_position", "pre"),
         }
@@ -141,11 +149,21 @@ class TransformerConfig:
                 given = f"{field}={value!r} does not support cross-attention"
                 raise ValueError(f"{given}: choose family='decoder' or 'encoder'")
 
+    def _require_experts_that_fit(self) -> None:
+        if self.n_experts is None:
+            for field in ("experts_per_token", "d_expert"):
+                if (value := getattr(self, field)) is not None:
+                    raise ValueError(f"{field}={value!r} needs n_experts: give n_experts, or leave {field} out")
+            return
+        checks.require_experts(self.n_experts, self.experts_per_token)  # type: ignore[arg-type]
+        object.__setattr__(self, "d_expert", self.d_ff if self.d_expert is None else self.d_expert)
+        checks.require_at_least_one(d_expert=self.d_expert)
+
     def _require_values_in_turn(self, field: str, require: Callable, optional: bool) -> None:
         value = getattr(self, field)
-        if value == ():
-            raise ValueError(f"{field}=() is empty: give one number for all blocks, or the numbers of blocks in turn")
         in_turn = isinstance(value, tuple)
+        if in_turn and not value:
+            raise ValueError(f"{field}=() is empty: give one number for all blocks, or the numbers of blocks in turn")
         for each in value if in_turn else (value,):
             if each is not None or not (optional or in_turn):
                 require(**{field: each})

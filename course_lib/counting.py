@@ -35,8 +35,10 @@ class MemoryCount(Bill):
     """Hold a number of bytes: .total and .by_component."""
 
 
-def count_parameters(config: TransformerConfig) -> ParameterCount:
+def count_parameters(config: TransformerConfig, active: bool = False) -> ParameterCount:
     """Return the number of parameters of the model that config describes, by component.
+
+    With active=True only those that one token uses: experts_per_token of the n_experts in a mixture of experts.
 
     Per block, with d = d_model and d_kv = n_kv_heads · d_head (d_kv = d without grouped heads):
         attention       2 d² + 2 d d_kv     + biases 2 d + 2 d_kv
@@ -51,15 +53,16 @@ def count_parameters(config: TransformerConfig) -> ParameterCount:
 
     If head_dim is given, the width d_q = n_heads · head_dim replaces one d in W_Q and W_O. qkv_bias adds d_q + 2 d_kv,
     qk_norm 2 d_head ("all": d_q + d_kv) per self-attention, output_bias V, and relative positions 32 n_heads per stack.
+    A mixture of experts has the router's d n_experts, and n_experts networks with d_expert instead of d_ff.
     """
     require_config(config)
+    checks.require_switches(active=active)
     d, V = config.d_model, config.vocab_size
     d_q, d_kv = config.n_heads * config.d_head, config.n_kv_heads * config.d_head
     bias = int(config.bias)
     qkv_biases = (config.bias or config.qkv_bias) * (d_q + 2 * d_kv)
     attention = 2 * d * d_q + 2 * d * d_kv + qkv_biases + bias * d
-    ups = 2 if config.activation == "swiglu" else 1  # SwiGLU has two up-projections: the gate and the gated units
-    feed_forward = (ups + 1) * d * config.d_ff + bias * (ups * config.d_ff + d)
+    feed_forward = _feed_forward(config, config.experts_per_token if active else config.n_experts, config.bias)
     norm = 2 * d if config.norm == "layer" and config.bias else d
     norms_inside = 4 if config.norm_position == "both" else 2
     qk_norms = {False: 0, True: 2 * config.d_head, "all": d_q + d_kv}[config.qk_norm]
@@ -114,7 +117,7 @@ def forward_flops(config: TransformerConfig, T: int, batch: int = 1, S: int | No
     def attention(queries: int, keys: int, new_keys: int) -> int:
         return 4 * queries * d * d_q + 4 * new_keys * d * d_kv + 4 * queries * keys * d_q  # W_Q W_O, W_K W_V, pairs
 
-    feed_forward = 2 * (3 if config.activation == "swiglu" else 2) * d * config.d_ff  # per token
+    feed_forward = 2 * _feed_forward(config, config.experts_per_token, bias=False)  # per token
     layer = attention(T, T + cached, new_keys=T) + T * feed_forward
     if S and cached:
         layer += attention(T, S, new_keys=0)
@@ -206,7 +209,7 @@ def activation_memory(config: TransformerConfig, T: int, batch: int = 1, bytes_p
     need additional memory. Means, standard deviations, sums of softmax and RoPE's cosines are small and not counted.
 
     Errors: ValueError unless family is "decoder", and for what the formula does not cover: qk_norm, a norm_position
-        other than "pre" and "post", or values of rope_theta that differ between blocks.
+        other than "pre" and "post", n_experts, or values of rope_theta that differ between blocks.
     Source: Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4.1.
     """
     require_config(config)
@@ -231,6 +234,7 @@ def _require_covered(config: TransformerConfig) -> None:
     covered = {
         "qk_norm": (config.qk_norm is False, False),
         "norm_position": (config.norm_position in ("pre", "post"), "pre"),
+        "n_experts": (config.n_experts is None, None),
         "rope_theta": (not isinstance(config.rope_theta, tuple), 10_000.0),
     }
     for field, (is_covered, instead) in covered.items():
@@ -288,6 +292,14 @@ def all_reduce_bytes(config: TransformerConfig, n_processes: int, bytes_per_elem
     """
     checks.require_at_least_one(n_processes=n_processes, bytes_per_element=bytes_per_element)
     return 2 * (n_processes - 1) * count_parameters(config).total * bytes_per_element // n_processes
+
+
+def _feed_forward(config: TransformerConfig, n_experts: int | None, bias: bool) -> int:
+    """Return the parameters of a block's feed-forward network: of one network, or of the router and n_experts."""
+    d, width = config.d_model, config.d_ff if n_experts is None else config.d_expert
+    ups = 2 if config.activation == "swiglu" else 1  # SwiGLU has two up-projections: the gate and the gated units
+    network = (ups + 1) * d * width + bias * (ups * width + d)
+    return network if n_experts is None else d * config.n_experts + n_experts * network
 
 
 def _source_length(config: TransformerConfig, T: int, S: int | None) -> int:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from course_lib.blocks import TransformerBlock
 from course_lib.cache import KVCache
 from course_lib.checks import require_module
-from course_lib.feed_forward import ACTIVATIONS, SwiGLU
+from course_lib.feed_forward import ACTIVATIONS, FeedForward, SwiGLU
 from course_lib.linear import WORTH_SPLITTING, FastLinear
 from course_lib.positions import apply_rotary
 
@@ -110,6 +110,7 @@ def fast(model: Model) -> Model:
 
 
 def _is_usual(block: TransformerBlock) -> bool:
-    """Return whether FastBlock computes what this block does; it does not know all kinds of norms."""
-    norm = block.attention.q_norm
-    return norm is None or norm.weight.numel() * block.attention.n_heads == block.attention.q_proj.out_features
+    """Return whether FastBlock has the parts of this block: norms of single heads, and one feed-forward network."""
+    attention, norm = block.attention, block.attention.q_norm
+    norm_of_heads = norm is None or norm.weight.numel() * attention.n_heads == attention.q_proj.out_features
+    return norm_of_heads and type(block.feed_forward) in (FeedForward, SwiGLU)

@@ -6,8 +6,9 @@ Chapter 6. Expand, apply a nonlinearity, contract: each hidden unit that detects
 import math
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from course_lib import checks
@@ -97,3 +98,58 @@ class SwiGLU(Layer):
         checks.require_last_size(x, self.d_model)
         hidden = F.silu(self.gate_proj(x)) * self.up_proj(x)  # (..., d_ff)
         return self.down_proj(self.dropout(hidden))
+
+
+class MixtureOfExperts(Layer):
+    """Let a router choose a few of many feed-forward networks, the experts, for each token, and add their outputs.
+
+    p = softmax(x W_router),   y = Σ p_e · SwiGLU_e(x) over the experts e with the largest p
+
+    A token costs only as much as its own experts, although the model has the parameters of all of them.
+
+    Args:
+        d_model: features of a token. d_expert: hidden units of each expert. n_experts: number of experts.
+        experts_per_token: k, how many experts process a token. bias: whether the layers of the experts have one.
+        norm_topk_prob: whether the k chosen p are divided by their sum, so that they add up to 1.
+
+    Parameters: `router` (d_model → n_experts), `experts`, each a SwiGLU.
+    Shapes: x (…, d_model) → the same. Errors: ValueError if k > n_experts, or if the last dimension is not d_model.
+    Training needs an additional loss that spreads tokens evenly over the experts; this module does not compute it.
+    Source: Shazeer et al. 2017, "Outrageously Large Neural Networks"; Jiang et al. 2024 (Mixtral), section 2.1.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        d_expert: int,
+        n_experts: int,
+        experts_per_token: int,
+        norm_topk_prob: bool = True,
+        bias: bool = False,
+    ):
+        super().__init__()
+        checks.require_sizes(d_model=d_model, d_expert=d_expert, n_experts=n_experts)
+        checks.require_experts(n_experts, experts_per_token)
+        checks.require_switches(norm_topk_prob=norm_topk_prob, bias=bias)
+        self.d_model, self.experts_per_token, self.norm_topk_prob = d_model, experts_per_token, norm_topk_prob
+        self.router = nn.Linear(d_model, n_experts, bias=False)
+        self.experts = nn.ModuleList(SwiGLU(d_model, d_expert, bias=bias) for _ in range(n_experts))
+
+    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        checks.require_last_size(x, self.d_model)
+        tokens = x.reshape(-1, self.d_model)  # (N, d_model)
+        p, chosen = self.route(tokens)  # (N, k) each
+        y = torch.zeros_like(tokens)
+        for e in chosen.unique().tolist():  # all experts that have tokens
+            token, place = (chosen == e).nonzero(as_tuple=True)  # (n,) each, for the n tokens of this expert
+            y[token] += p[token, place, None] * self.experts[e](tokens[token])  # (n, d_model)
+        return y.view(x.shape)
+
+    def route(self, x: Float[Tensor, "N d_model"]) -> tuple[Float[Tensor, "N k"], Int[Tensor, "N k"]]:
+        """Return the weights p of the chosen experts of each token, (N, k), and their numbers, (N, k)."""
+        scores = self.router(x)  # (N, n_experts)
+        chosen = scores.topk(self.experts_per_token, dim=-1).indices  # (N, k)
+        p = scores.softmax(dim=-1).gather(-1, chosen)  # (N, k)
+        if self.norm_topk_prob:
+            p = p / p.sum(dim=-1, keepdim=True)
+        return p.to(x), chosen

@@ -80,10 +80,11 @@ def initialize(model: Any) -> None:
 
 
 def initialize_writers(block: TransformerBlock, n_layers: int) -> None:
-    """Initialize layers that write to the residual stream with std 0.02 / √(their number): sums then do not grow."""
-    writers = [module for name, module in block.named_modules() if name.endswith(("out_proj", "down_proj"))]
-    for writes_to_stream in writers:
-        nn.init.normal_(writes_to_stream.weight, std=0.02 / (len(writers) * n_layers) ** 0.5)
+    """Initialize layers that write to the residual stream with std 0.02 / √(number of branches): sums do not grow."""
+    writers = {name: module for name, module in block.named_modules() if name.endswith(("out_proj", "down_proj"))}
+    branches = {name.split(".")[0] for name in writers}  # the experts of a mixture are one branch
+    for writes_to_stream in writers.values():
+        nn.init.normal_(writes_to_stream.weight, std=0.02 / (len(branches) * n_layers) ** 0.5)
 
 
 def next_token_loss(logits: Float[Tensor, "B T V"], targets: Int[Tensor, "B T"]) -> Float[Tensor, ""]:

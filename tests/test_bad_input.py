@@ -175,7 +175,7 @@ def specs(folder: Path) -> dict[str, tuple[Callable, Callable[[], dict]]]:
         "MultiHeadAttention": (
             heads.MultiHeadAttention,
             made(d_model=8, n_heads=2, n_kv_heads=1, dropout=0.5, bias=True, rope_interleaved=False, d_head=4,
-                 qkv_bias=True, qk_norm=1e-5),
+                 qkv_bias=True, qk_norm=1e-5, norm_all_heads=True),
         ),
         "MultiHeadAttention()": (
             ATTENTION(),
@@ -195,6 +195,11 @@ def specs(folder: Path) -> dict[str, tuple[Callable, Callable[[], dict]]]:
         "FeedForward()": (feed_forward.FeedForward(4), made(x=lambda: x(2, 3, 4))),
         "SwiGLU": (feed_forward.SwiGLU, made(d_model=4, d_ff=8, multiple_of=8, dropout=0.5, bias=True)),
         "SwiGLU()": (feed_forward.SwiGLU(4), made(x=lambda: x(2, 3, 4))),
+        "MixtureOfExperts": (
+            feed_forward.MixtureOfExperts,
+            made(d_model=4, d_expert=8, n_experts=3, experts_per_token=2, norm_topk_prob=True, bias=True),
+        ),
+        "MixtureOfExperts()": (feed_forward.MixtureOfExperts(4, 8, 3, 2), made(x=lambda: x(2, 3, 4))),
         "swiglu_width": (feed_forward.swiglu_width, made(d_model=4, multiple_of=8)),
         "LayerNorm": (normalization.LayerNorm, made(d_model=4, eps=1e-5, bias=True)),
         "LayerNorm()": (normalization.LayerNorm(4), made(x=lambda: x(2, 3, 4))),
@@ -211,6 +216,10 @@ def specs(folder: Path) -> dict[str, tuple[Callable, Callable[[], dict]]]:
                           family="decoder", rope_interleaved=True, head_dim=4, rotary_share=0.5,
                           rope_scaling=(8.0, 1.0, 4.0, 64.0), window=3, qkv_bias=True, qk_norm=True, parallel=True,
                           output_bias=True)),
+        ),
+        "TransformerConfig of experts": (
+            TransformerConfig,
+            made(**fields(activation="swiglu", n_experts=3, experts_per_token=2, d_expert=4, norm_topk_prob=True)),
         ),
         "TransformerConfig of segments": (TransformerConfig, made(**fields(n_segments=2, family="encoder"))),
         "TransformerConfig.from_dict": (TransformerConfig.from_dict, made(values=fields)),
@@ -260,7 +269,7 @@ def specs(folder: Path) -> dict[str, tuple[Callable, Callable[[], dict]]]:
             lambda model, pattern: dict(_traced(model, pattern)), made(model=lambda: DECODER, pattern="*.weights")
         ),
         # ----------------------------------------------------------------------------------------------------- counting
-        "count_parameters": (counting.count_parameters, made(config=tiny)),
+        "count_parameters": (counting.count_parameters, made(config=tiny, active=True)),
         "forward_flops": (counting.forward_flops, made(config=tiny, T=3, batch=2, cached=1)),
         "forward_flops of a source": (
             counting.forward_flops, made(config=lambda: tiny("encoder-decoder"), T=3, batch=2, S=4, cached=1)

@@ -23,7 +23,7 @@ from course_lib.counting import (
     kv_cache_bytes,
 )
 from course_lib.encoder_decoder import EncoderDecoder
-from course_lib.feed_forward import ACTIVATIONS
+from course_lib.feed_forward import ACTIVATIONS, MixtureOfExperts
 from course_lib.gpt import DecoderOnly
 
 PUBLISHED = {
@@ -34,6 +34,8 @@ PUBLISHED = {
     "bert-base": 108_891_648,  # without the pooler
     "llama-7b": 6_738_415_616,
     "llama-3-8b": 8_030_261_248,
+    "mixtral-8x7b": 46_702_792_704,
+    "qwen3-30b-a3b": 30_532_122_624,
     "transformer-base": 63_082_496,  # the paper's table 3 says 65 million
 }
 
@@ -98,6 +100,11 @@ def reference_model(name):
                     max_position_embeddings=512, **sizes, **eager,
                 )
             )  # fmt: skip
+        if name == "mixtral-8x7b":
+            return transformers.MixtralForCausalLM(transformers.MixtralConfig(**eager))
+        if name == "qwen3-30b-a3b":
+            sizes = {"num_hidden_layers": 48, "head_dim": 128, "num_experts": 128}
+            return transformers.Qwen3MoeForCausalLM(transformers.Qwen3MoeConfig(**sizes, **eager))
         return llama(config)
 
 
@@ -145,6 +152,16 @@ def test_the_closed_form_equals_the_built_model_over_a_grid_of_configurations(fa
 
 
 @st.composite
+def experts(draw):
+    """The fields of a mixture of experts, or in half of the cases none."""
+    if draw(st.booleans()):
+        return {"activation": draw(st.sampled_from((*ACTIVATIONS, "swiglu")))}
+    n_experts = draw(st.integers(1, 5))
+    sizes = {"experts_per_token": draw(st.integers(1, n_experts)), "d_expert": draw(st.none() | st.integers(1, 9))}
+    return {"activation": "swiglu", "n_experts": n_experts, **sizes}
+
+
+@st.composite
 def configs(draw):
     """Any configuration of small sizes."""
     few = st.integers(1, 3)
@@ -158,7 +175,6 @@ def configs(draw):
         n_layers=draw(few),
         d_ff=draw(st.none() | st.integers(1, 50)),
         max_seq_len=draw(st.integers(1, 40)),
-        activation=draw(st.sampled_from((*ACTIVATIONS, "swiglu"))),
         norm=draw(st.sampled_from(NORMS)),
         norm_position=draw(st.sampled_from(NORM_POSITIONS[:2] if family == "encoder-decoder" else NORM_POSITIONS)),
         positions=draw(st.sampled_from(POSITIONS)),
@@ -170,6 +186,7 @@ def configs(draw):
         qkv_bias=draw(st.booleans()),
         qk_norm=draw(st.sampled_from((False, True, "all"))),
         output_bias=family != "encoder" and draw(st.booleans()),
+        **draw(experts()),
     )
 
 
@@ -177,6 +194,29 @@ def configs(draw):
 @settings(max_examples=100)
 def test_the_closed_form_equals_the_built_model_whatever_the_sizes(config):
     assert count_parameters(config).by_component == weighed(MODELS[config.family](config))
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"),  # Jiang et al. 2024, section 1; Yang et al. 2025, table 2
+    [("mixtral-8x7b", (46.7, 12.9)), ("qwen3-30b-a3b", (30.5, 3.3))],
+)
+def test_of_a_mixture_of_experts_a_token_uses_the_published_part(name, billions):
+    counts = [count_parameters(preset(name), active=active) for active in (False, True)]
+    assert tuple(count.total / 1e9 for count in counts) == pytest.approx(billions, abs=0.06)
+    same = [{item: n for item, n in count.by_component.items() if item != "feed-forward"} for count in counts]
+    assert same[0] == same[1]
+
+
+@given(config=configs())
+@settings(max_examples=50)
+def test_the_active_parameters_are_those_that_one_token_reaches(config):
+    with torch.device("cpu"):
+        model = MODELS[config.family](config)
+    idle = 0
+    for module in model.modules():
+        if isinstance(module, MixtureOfExperts):
+            idle += sum(p.numel() for expert in module.experts[module.experts_per_token :] for p in expert.parameters())
+    assert count_parameters(config, active=True).total == sum(weighed(model).values()) - idle
 
 
 @pytest.mark.parametrize("bias", [True, False])

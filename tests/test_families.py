@@ -17,6 +17,8 @@ from transformers import (
     MarianMTModel,
     MistralConfig,
     MistralForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
     Olmo2Config,
     Olmo2ForCausalLM,
     PreTrainedTokenizerFast,
@@ -24,6 +26,8 @@ from transformers import (
     Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
     RobertaConfig,
     RobertaForMaskedLM,
     RobertaModel,
@@ -52,6 +56,8 @@ SIZES = {"vocab_size": V, "max_position_embeddings": T_MAX, "hidden_size": 48, "
 SIZES |= {"num_attention_heads": 6, "intermediate_size": 100} | PLAIN
 GROUPED = SIZES | {"num_key_value_heads": 2}
 LONGER = GROUPED | {"max_position_embeddings": 512}
+MIXTURE = GROUPED | {"experts_implementation": "eager"}  # transformers' other implementation needs float32
+EXPERTS = MIXTURE | {"num_experts": 7, "num_experts_per_tok": 3, "moe_intermediate_size": 30}
 BERTS = SIZES | {"max_position_embeddings": T_MAX + 2, "pad_token_id": 1}
 # The numbers of Llama 3.1, for a text of 64 tokens: pairs of all three kinds occur.
 STRETCHED = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0}
@@ -77,6 +83,13 @@ REFERENCES = {
     ),
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**GROUPED, head_dim=10)),
     "qwen3, tied": lambda: Qwen3ForCausalLM(Qwen3Config(**GROUPED, head_dim=8, tie_word_embeddings=True)),
+    "qwen3_moe": lambda: Qwen3MoeForCausalLM(Qwen3MoeConfig(**EXPERTS, head_dim=10, norm_topk_prob=True)),
+    "qwen3_moe, tied, p not normalized": lambda: Qwen3MoeForCausalLM(
+        Qwen3MoeConfig(**EXPERTS | {"num_experts_per_tok": 2}, tie_word_embeddings=True)
+    ),
+    "mixtral": lambda: MixtralForCausalLM(
+        MixtralConfig(**MIXTURE, num_local_experts=5, num_experts_per_tok=2, sliding_window=None)
+    ),
     "smollm3": lambda: SmolLM3ForCausalLM(SmolLM3Config(**GROUPED | {"num_hidden_layers": 5})),
     "smollm3, untied, RoPE in the middle": lambda: SmolLM3ForCausalLM(
         SmolLM3Config(**GROUPED, no_rope_layers=[0, 1, 0], tie_word_embeddings=False)
@@ -135,13 +148,19 @@ def speeds_of(config, d_turned):
 
 
 def exact(theirs):
-    """The same model in float64 throughout: transformers computes RMSNorms and RoPE's angles in float32.
+    """The same model in float64 throughout: transformers computes RMSNorms, RoPE's angles and the weights of experts
+    in float32.
 
     Marian's sinusoids are rounded to float32 in both libraries, and stay as they are."""
     config = theirs.double().config
 
     def norm(x, own):
         return own.weight * x / (x.pow(2).mean(-1, keepdim=True) + own.variance_epsilon).sqrt()
+
+    def route(x, own):
+        logits = x.reshape(-1, own.hidden_dim) @ own.weight.T
+        p, chosen = logits.softmax(-1).topk(own.top_k, dim=-1)
+        return logits, p / (p.sum(-1, keepdim=True) if getattr(own, "norm_topk_prob", True) else 1), chosen
 
     def cos_and_sin(x, position_ids, d_turned):
         angles = (position_ids[..., None] * speeds_of(config, d_turned)).repeat(1, 1, 2)  # (B, T, d_turned)
@@ -150,6 +169,8 @@ def exact(theirs):
     for module in theirs.modules():
         if hasattr(module, "variance_epsilon"):
             module.forward = partial(norm, own=module)
+        elif type(module).__name__.endswith("TopKRouter"):
+            module.forward = partial(route, own=module)
         elif type(module).__name__.endswith("RotaryEmbedding"):
             module.forward = partial(cos_and_sin, d_turned=2 * len(module.inv_freq))
     return theirs
@@ -296,6 +317,8 @@ def test_the_parity_table_is_printed(parities, capsys):
 SWITCHES = [  # the family without its switch is another model
     ("mistral", {"window": None}),
     ("llama 3.1", {"rope_scaling": None}),
+    ("qwen3_moe", {"experts_per_token": 2}),
+    ("qwen3_moe", {"norm_topk_prob": False}),
     ("smollm3", {"rope_theta": 2e6}),
     ("olmo2", {"norm_position": "pre"}),
     ("gpt_neox", {"parallel": False}),
@@ -324,6 +347,9 @@ CONFIGS = {
     "llama 3.1": {"rope_scaling": (8.0, 1.0, 4.0, 64), "rope_theta": 500.0},
     "qwen3": {"qk_norm": True, "head_dim": 10},
     "qwen3, tied": {"qk_norm": True, "head_dim": None},
+    "qwen3_moe": {"n_experts": 7, "experts_per_token": 3, "d_expert": 30, "norm_topk_prob": True, "qk_norm": True},
+    "qwen3_moe, tied, p not normalized": {"norm_topk_prob": False, "experts_per_token": 2},
+    "mixtral": {"n_experts": 5, "experts_per_token": 2, "d_expert": 100, "norm_topk_prob": True},
     "smollm3": {"rope_theta": (2e6, 2e6, 2e6, None), "tie_weights": True, "n_kv_heads": 2},
     "smollm3, untied, RoPE in the middle": {"rope_theta": (None, 2e6), "tie_weights": False},
     "olmo2": {"norm_position": "branch", "qk_norm": "all", "n_kv_heads": 2},
@@ -360,6 +386,10 @@ QWEN2S = QWENS | {"hidden_size": 896, "num_hidden_layers": 24, "num_attention_he
 QWEN2S |= {"intermediate_size": 4864, "max_position_embeddings": 32768, "sliding_window": 32768}
 QWEN3S = QWENS | {"hidden_size": 1024, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8}
 QWEN3S |= {"intermediate_size": 3072, "max_position_embeddings": 40960, "head_dim": 128, "attention_bias": False}
+QWEN3_MOES = {"vocab_size": 151936, "hidden_size": 2048, "num_hidden_layers": 48, "num_attention_heads": 32}
+QWEN3_MOES |= {"num_key_value_heads": 4, "head_dim": 128, "intermediate_size": 6144, "moe_intermediate_size": 768}
+QWEN3_MOES |= {"num_experts": 128, "num_experts_per_tok": 8, "norm_topk_prob": True, "max_position_embeddings": 40960}
+MIXTRALS = MISTRALS | {"num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": None}
 SMOLLM3S = {"vocab_size": 128256, "hidden_size": 2048, "num_hidden_layers": 36, "num_attention_heads": 16}
 SMOLLM3S |= {"num_key_value_heads": 4, "intermediate_size": 11008, "max_position_embeddings": 65536}
 SMOLLM3S |= {"rope_theta": 5e6, "no_rope_layers": [1, 1, 1, 0] * 9, "use_sliding_window": False}
@@ -375,6 +405,8 @@ PUBLISHED = [
     ("mistral", MISTRALS, 7_241_732_096),
     ("qwen2", QWEN2S, 494_032_768),
     ("qwen3", QWEN3S, 596_049_920),
+    ("qwen3_moe", QWEN3_MOES, 30_532_122_624),
+    ("mixtral", MIXTRALS, 46_702_792_704),
     ("smollm3", SMOLLM3S, 3_075_098_624),
     ("olmo2", OLMO2S, 1_484_916_736),
     ("gpt_neox", PYTHIA, 70_426_624),
@@ -450,6 +482,9 @@ REFUSED = [
         "use_sliding_window=True: our qwen2 models support only use_sliding_window=False",
     ),
     ("qwen3", {"attention_bias": True}, "attention_bias=True: our qwen3 models support only attention_bias=False"),
+    ("qwen3_moe", {"mlp_only_layers": [1]}, r"mlp_only_layers=\[1\]: our qwen3_moe models support only"),
+    ("qwen3_moe", {"decoder_sparse_step": 2}, "decoder_sparse_step=2: our qwen3_moe models support only"),
+    ("qwen3_moe", {"num_experts_per_tok": 8}, "experts_per_token=8 must be at most n_experts=7"),
     ("smollm3", {"use_sliding_window": True}, "use_sliding_window=True: our smollm3 models support only"),
     ("olmo2", {"attention_bias": True}, "attention_bias=True: our olmo2 models support only attention_bias=False"),
     ("gpt_neox", {"attention_bias": False}, "attention_bias=False"),
@@ -490,6 +525,7 @@ def test_a_family_that_is_not_ours_is_refused_with_what_sets_it_apart(family):
         ("mistral", {}, {"window": 4096, "n_kv_heads": 8}),
         ("mistral", {"sliding_window": None, "num_key_value_heads": None}, {"window": None, "n_kv_heads": 32}),
         ("qwen3", {"hidden_size": 2048}, {"head_dim": 128, "n_kv_heads": 32}),
+        ("qwen3_moe", {}, {"n_experts": 128, "experts_per_token": 8, "d_expert": 768, "norm_topk_prob": False}),
         ("smollm3", {}, {"rope_theta": 2e6, "n_kv_heads": 4, "tie_weights": True}),  # two blocks, no fourth
         ("smollm3", {"no_rope_layer_interval": 2}, {"rope_theta": (2e6, None)}),
         ("smollm3", {"no_rope_layers": [0, 0]}, {"rope_theta": (None,)}),

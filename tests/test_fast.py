@@ -26,6 +26,7 @@ KINDS = {
     "OLMo 2": {"positions": "rope", "norm": "rms", "norm_position": "branch", "qk_norm": "all", "n_kv_heads": 2},
     "all heads normalized together": {"positions": "rope", "qk_norm": "all", "n_kv_heads": 2},
     "SmolLM3": {"positions": "rope", "norm": "rms", "activation": "swiglu", "rope_theta": (1e4, None)},
+    "experts": {"positions": "rope", "activation": "swiglu", "n_experts": 3, "experts_per_token": 2},
     "norms before and after": {"positions": "rope", "norm": "rms", "norm_position": "both"},
 }
 USUAL = ("GPT-2", "LLaMA", "one key head, interleaved", "Qwen3", "Qwen2", "GPT-NeoX", "sinusoids", "SmolLM3")

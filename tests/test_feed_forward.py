@@ -6,11 +6,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import LlamaConfig
+from transformers import LlamaConfig, Qwen3MoeConfig
 from transformers.models.llama.modeling_llama import LlamaMLP
+from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
 
 from course_lib.config import preset
-from course_lib.feed_forward import FeedForward, SwiGLU, swiglu_width
+from course_lib.feed_forward import FeedForward, MixtureOfExperts, SwiGLU, swiglu_width
 
 # Written out from the papers, in float64, without torch.nn.functional.
 FORMULAS = {
@@ -122,8 +123,89 @@ def test_swiglu_has_the_width_of_the_rule_unless_told_otherwise():
     assert three == two  # 3 · 96 · 256 = 2 · 96 · 384
 
 
+def mixed_by_hand(module, x):
+    """The formula of MixtureOfExperts, token by token and in plain numbers; the experts are tested above."""
+    y = torch.zeros_like(x)
+    for place in torch.cartesian_prod(*map(torch.arange, x.shape[:-1])):
+        token = x[*place]
+        scores = [(row @ token).item() for row in module.router.weight]
+        exps = [math.exp(score) for score in scores]
+        best = sorted(range(len(scores)), key=scores.__getitem__)[-module.experts_per_token :]
+        total = sum(exps[e] for e in best) if module.norm_topk_prob else sum(exps)
+        y[*place] = sum(exps[e] / total * module.experts[e](token) for e in best)
+    return y
+
+
+@given(
+    n_experts=st.integers(1, 6), k=st.integers(1, 6), bias=st.booleans(), norm=st.booleans(), seed=st.integers(0, 99)
+)
+def test_a_mixture_follows_its_formula_token_by_token(n_experts, k, bias, norm, seed):
+    torch.manual_seed(seed)
+    module = MixtureOfExperts(4, 5, n_experts, min(k, n_experts), norm, bias).double()
+    x = 3 * torch.randn(2, 3, 4, dtype=torch.float64)
+    torch.testing.assert_close(module(x), mixed_by_hand(module, x), atol=1e-12, rtol=1e-10)
+
+
+def test_a_token_reaches_its_own_experts_only():
+    """Its gradient reaches k experts and every row of the router."""
+    module = MixtureOfExperts(4, 5, n_experts=6, experts_per_token=2)
+    x = torch.randn(4)
+    module(x).sum().backward()
+    chosen = module.route(x[None])[1][0].tolist()
+    reached = [e for e, expert in enumerate(module.experts) if expert.up_proj.weight.grad is not None]
+    assert reached == sorted(chosen)
+    assert module.router.weight.grad.any()
+
+
+def test_all_experts_with_weights_that_add_up_to_one_make_their_mean_if_the_router_is_even():
+    module = MixtureOfExperts(4, 5, n_experts=3, experts_per_token=3)
+    torch.nn.init.zeros_(module.router.weight)
+    x = torch.randn(2, 7, 4)
+    torch.testing.assert_close(module(x), sum(expert(x) for expert in module.experts) / 3)
+
+
+def test_one_expert_is_a_swiglu_and_no_tokens_are_no_mistake():
+    module = MixtureOfExperts(4, 5, n_experts=1, experts_per_token=1)
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(module(x), module.experts[0](x))
+    assert module(torch.randn(2, 0, 4)).shape == (2, 0, 4)
+
+
+@pytest.mark.parametrize("norm", [True, False])
+def test_a_mixture_is_qwens_in_values_and_gradients(norm):
+    sizes = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 7, "norm_topk_prob": norm}
+    config = Qwen3MoeConfig(hidden_size=6, num_attention_heads=1, experts_implementation="eager", **sizes)
+    ours, theirs = MixtureOfExperts(6, 7, 5, 2, norm_topk_prob=norm), Qwen3MoeSparseMoeBlock(config)
+    with torch.no_grad():
+        theirs.gate.weight.copy_(ours.router.weight)
+        for e, expert in enumerate(ours.experts):
+            theirs.experts.gate_up_proj[e] = torch.cat([expert.gate_proj.weight, expert.up_proj.weight])
+            theirs.experts.down_proj[e] = expert.down_proj.weight
+    x = torch.randn(3, 4, 6, requires_grad=True)
+    upstream = torch.randn(3, 4, 6)
+    y, their_y = ours(x), theirs(x)
+    torch.testing.assert_close(y, their_y, atol=1e-6, rtol=0)
+    found = torch.autograd.grad(y, [x, ours.router.weight], upstream)
+    expected = torch.autograd.grad(their_y, [x, theirs.gate.weight], upstream)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+def test_in_16_bits_under_autocast_a_mixture_keeps_the_dtype_of_its_input():
+    module = MixtureOfExperts(8, 6, n_experts=3, experts_per_token=2)
+    x = torch.randn(2, 5, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = module(x)
+    assert y.dtype == x.dtype
+    torch.testing.assert_close(y, module(x), atol=0.02, rtol=0.05)
+    assert module.bfloat16()(x.bfloat16()).dtype == torch.bfloat16
+
+
 @pytest.mark.usefixtures("as_a_learner")
 class TestBadInput:
+    def test_a_token_cannot_have_more_experts_than_there_are(self):
+        with pytest.raises(ValueError, match="experts_per_token=4 must be at most n_experts=3"):
+            MixtureOfExperts(4, 5, n_experts=3, experts_per_token=4)
+
     def test_an_unknown_activation_lists_the_known_ones(self):
         with pytest.raises(
             ValueError, match="activation='swish' is not known: choose one of 'relu', 'silu', 'gelu', 'gelu_tanh'"

@@ -416,6 +416,7 @@ def test_what_the_page_cannot_show_is_refused_by_name(tinytown):
     for changes, said in (
         ({"window": 4}, "window=4: the page shows only window=None"), ({"parallel": True}, "parallel=True"),
         ({"norm_position": "both"}, "norm_position='both'"),
+        ({"activation": "swiglu", "n_experts": 3, "experts_per_token": 1}, "n_experts=3"),
         ({"positions": "rope", "rope_theta": (1e4, None)}, r"rope_theta=\(10000.0, None\)"),
         ({"positions": "relative"}, "positions='relative'"), ({"activation": "silu"}, "activation='silu'"),
     ):  # fmt: skip

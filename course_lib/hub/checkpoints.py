@@ -44,8 +44,10 @@ def assemble(
     Errors: ValueError if a tensor is missing, unknown, of a wrong shape, or differs from its tied partner. Also if a
         tensor contains NaN or infinite numbers, or has a dtype that our models do not support.
     """
-    if config.n_layers > len(tensors):  # a damaged config may ask for so many blocks that building takes forever
-        raise ValueError(f"{source} has n_layers={config.n_layers} in its config, but only {len(tensors)} tensors")
+    for field in ("n_layers", "n_experts"):  # a damaged config may ask for so many that building takes forever
+        if (getattr(config, field) or 0) > len(tensors):
+            given = f"{field}={getattr(config, field)} in its config"
+            raise ValueError(f"{source} has {given}, but only {len(tensors)} tensors")
     # "meta" allocates no numbers, because `tensors` has them. Sinusoids are computed, so they need a real device.
     with torch.device("cpu" if config.positions == "sinusoidal" else "meta"):
         model = FAMILIES[config.family](config)
@@ -94,8 +96,8 @@ def from_hf_state_dict(family: str, state_dict: Mapping[str, Tensor], config: ob
     """Build our model from weights with Hugging Face's names, in evaluation mode: the same ids give the same numbers.
 
     Args:
-        family: "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "olmo2", "gpt_neox", "bert", "roberta",
-            "t5" or "marian".
+        family: "gpt2", "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "smollm3", "olmo2",
+            "gpt_neox", "bert", "roberta", "t5" or "marian".
         state_dict: from the bare model, or from a model with a head, such as GPT2LMHeadModel. The tensors are copied;
             the model has their device and dtype.
         config: the reference's configuration, or its dictionary (config.json).

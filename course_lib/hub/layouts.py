@@ -84,4 +84,21 @@ def _t5(name: str, tensor: Tensor, config: TransformerConfig) -> dict[str, Tenso
     return {name: tensor}
 
 
+def _experts(name: str, tensor: Tensor, config: TransformerConfig) -> dict[str, Tensor]:
+    """Split the matrices of all experts, which newer versions of transformers store as one tensor.
+
+    Files have a tensor for each expert. Mixtral's have names of their own: w1 is the gate, w2 goes down and w3 up.
+    """
+    name = name.replace("block_sparse_moe", "mlp")
+    for theirs, ours in {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}.items():
+        name = name.replace(f".{theirs}.", f".{ours}.")
+    layer, _, kind = name.rpartition(".")
+    if kind not in ("gate_up_proj", "down_proj") or tensor.ndim != 3:
+        return {name: tensor}
+    gates_and_ups = kind == "gate_up_proj"
+    parts = dict(zip(("gate_proj", "up_proj"), tensor.chunk(2, dim=1))) if gates_and_ups else {kind: tensor}
+    return {f"{layer}.{e}.{part}.weight": each for part, every in parts.items() for e, each in enumerate(every)}
+
+
 LAYOUTS = {"gpt2": _gpt2, "gpt_neox": _gpt_neox, "roberta": _roberta, "marian": _marian, "t5": _t5}
+LAYOUTS |= {"qwen3_moe": _experts, "mixtral": _experts}

@@ -52,7 +52,9 @@ def their_name(name: str, library: str) -> str:
     stack, number, part, kind = re.findall(r"^((?:en|de)coder\.)?(?:blocks\.(\d+))?(.*)\.(\w+)$", name)[0]
     names = LIBRARIES[library]["modules"]
     block = names["blocks.N"].replace("N", number) if number else ""
-    return f"{stack}{block}{names[part]}.{kind}"
+    expert = "".join(re.findall(r"\.experts\.(\d+)\.", part))  # of a mixture of experts
+    theirs = names[re.sub(r"\.experts\.\d+\.", ".experts.E.", part)].replace(".E.", f".{expert}.")
+    return f"{stack}{block}{theirs}.{kind}"
 
 
 def config_from_hf(family: str, config: Mapping | Any) -> TransformerConfig:

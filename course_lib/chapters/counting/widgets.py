@@ -16,7 +16,9 @@ from course_lib.live.figure import NARROW, LiveFigure, dropdown, slider
 from course_lib.live.numbers import percent, short
 
 DECODERS = {
-    name: config for name, config in PRESETS.items() if config.family == "decoder" and config.norm_position == "pre"
+    name: config
+    for name, config in PRESETS.items()
+    if config.family == "decoder" and config.norm_position == "pre" and config.n_experts is None
 }
 
 
@@ -55,6 +57,8 @@ def settings(config: TransformerConfig) -> dict:
         raise ValueError(
             f"the sliders show pre-norm decoders, got {config.norm_position}-norm, family {config.family!r}"
         )
+    if config.n_experts is not None:
+        raise ValueError(f"the sliders show models without experts, got n_experts={config.n_experts}")
     style = style_of(config)
     for name, wanted in STYLES[style].items():
         if getattr(config, name) != wanted and name != "activation":

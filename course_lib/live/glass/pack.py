@@ -16,7 +16,8 @@ from course_lib.positions import alibi_bias, rotary_angles
 from course_lib.tinytown import SubwordTokenizer, WordTokenizer
 
 # Switches that `engine.js` does not know, and the one value that it accepts for each.
-UNKNOWN = {"head_dim": None, "rotary_share": 1.0, "rope_scaling": None, "window": None}
+UNKNOWN = {"head_dim": None, "rotary_share": 1.0, "rope_scaling": None, "window": None, "n_experts": None}
+UNKNOWN |= {"experts_per_token": None, "d_expert": None, "norm_topk_prob": True}
 UNKNOWN |= dict.fromkeys(("qkv_bias", "qk_norm", "parallel", "output_bias"), False)
 MOST_IN_HALVES = 5_000_000  # weights: larger models are packed in 8 bits
 MOST_WEIGHTS = 200_000_000  # beyond this a browser's memory is not enough
