@@ -11,7 +11,7 @@ from course_lib.cache import KVCache, cached_tokens
 from course_lib.checks import occurs, require_ids, require_switches, require_tensors
 from course_lib.config import TransformerConfig, require_config
 from course_lib.embeddings import TokenEmbedding
-from course_lib.feed_forward import FeedForward, MixtureOfExperts, SwiGLU
+from course_lib.feed_forward import GATED, FeedForward, MixtureOfExperts, SwiGLU
 from course_lib.heads import MultiHeadAttention
 from course_lib.layers import Layer
 from course_lib.masks import combine, window_mask
@@ -193,12 +193,12 @@ def make_norm(config: TransformerConfig) -> LayerNorm | RMSNorm:
 
 
 def make_feed_forward(config: TransformerConfig) -> Any:
-    """Return a new feed-forward network: a FeedForward, a SwiGLU or a MixtureOfExperts, as config describes it."""
+    """Return a new feed-forward network: a FeedForward, a gated one or a MixtureOfExperts, as config describes it."""
     if config.n_experts is not None:
         names = ("d_model", "d_expert", "n_experts", "experts_per_token", "norm_topk_prob", "bias")
         return MixtureOfExperts(**{name: getattr(config, name) for name in names})
-    if config.activation == "swiglu":
-        return SwiGLU(config.d_model, config.d_ff, bias=config.bias)
+    if config.activation in GATED:
+        return GATED[config.activation](config.d_model, config.d_ff, bias=config.bias)
     return FeedForward(config.d_model, config.d_ff, config.activation, bias=config.bias)
 
 

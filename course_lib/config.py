@@ -11,7 +11,7 @@ from numbers import Number
 from course_lib import checks, feed_forward
 from course_lib.course.files import read_table
 
-ACTIVATIONS = (*feed_forward.ACTIVATIONS, "swiglu")
+ACTIVATIONS = (*feed_forward.ACTIVATIONS, *feed_forward.GATED)
 MODELS = {"decoder": "DecoderOnly", "encoder": "EncoderOnly", "encoder-decoder": "EncoderDecoder"}
 FAMILIES = tuple(MODELS)
 NORMS = ("layer", "rms")
@@ -27,14 +27,14 @@ class TransformerConfig:
     Sizes
         vocab_size: V, number of tokens. d_model: features of a token. n_heads: number of attention heads, with
         d_head = d_model / n_heads features each. n_layers: number of blocks (of each stack in an encoder-decoder).
-        d_ff: hidden units of the feed-forward; by default 4 · d_model, for "swiglu" two thirds of this, rounded up to a
+        d_ff: hidden units of the feed-forward; by default 4 · d_model, if gated two thirds of this, rounded up to a
         multiple of 256, so that its three matrices have about the size of the usual two.
         max_seq_len: longest sequence. n_kv_heads: number of key-value heads; n_heads by default, fewer in
         grouped-query attention. n_segments: number of segment embeddings of an encoder (BERT has 2).
         head_dim: d_head, if it is not d_model / n_heads (Qwen3).
     Choices
         family: "decoder" (GPT, LLaMA), "encoder" (BERT; no output head), "encoder-decoder" (the 2017 original).
-        activation: "relu", "silu", "gelu", "gelu_tanh" or "swiglu". norm: "layer" or "rms".
+        activation: "relu", "silu", "gelu", "gelu_tanh", "swiglu" or "geglu". norm: "layer" or "rms".
         norm_position: "pre", "post", "branch" (after each branch, before the sum: OLMo 2) or "both" (before and after).
         positions: "none", "sinusoidal", "learned", "rope", "alibi" or "relative" (T5's). rope_theta: RoPE's base.
         A tuple has the bases of the blocks in turn and begins again at its end; None: no RoPE (SmolLM3).
@@ -106,7 +106,8 @@ class TransformerConfig:
 
         # Fill in the defaults, so that code that reads a config always finds a number.
         if self.d_ff is None:
-            d_ff = feed_forward.swiglu_width(self.d_model) if self.activation == "swiglu" else 4 * self.d_model
+            gated = self.activation in feed_forward.GATED
+            d_ff = feed_forward.swiglu_width(self.d_model) if gated else 4 * self.d_model
             object.__setattr__(self, "d_ff", d_ff)
         n_kv_heads = self.n_heads if self.n_kv_heads is None else self.n_kv_heads
         object.__setattr__(self, "n_kv_heads", n_kv_heads)

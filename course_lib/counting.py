@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from course_lib import checks
 from course_lib.config import TransformerConfig, require_config
+from course_lib.feed_forward import GATED
 from course_lib.positions import BINS
 
 
@@ -218,7 +219,7 @@ def activation_memory(config: TransformerConfig, T: int, batch: int = 1, bytes_p
         raise ValueError(f"the formula is for family='decoder', got {config.family!r}: give a decoder's config")
     _require_covered(config)
     d, blocks, d_q = config.d_model, config.n_layers, config.n_heads * config.d_head
-    hidden = {"relu": 1, "swiglu": 4}.get(config.activation, 2) * config.d_ff
+    hidden = {"relu": 1, "swiglu": 4, "geglu": 4}.get(config.activation, 2) * config.d_ff
     norms = (2 * blocks + (config.norm_position == "pre")) * (2 if config.norm == "rms" else 1)
     per_token = {
         "norms": norms * d,
@@ -297,7 +298,7 @@ def all_reduce_bytes(config: TransformerConfig, n_processes: int, bytes_per_elem
 def _feed_forward(config: TransformerConfig, n_experts: int | None, bias: bool) -> int:
     """Return the parameters of a block's feed-forward network: of one network, or of the router and n_experts."""
     d, width = config.d_model, config.d_ff if n_experts is None else config.d_expert
-    ups = 2 if config.activation == "swiglu" else 1  # SwiGLU has two up-projections: the gate and the gated units
+    ups = 2 if config.activation in GATED else 1  # SwiGLU has two up-projections: the gate and the gated units
     network = (ups + 1) * d * width + bias * (ups * width + d)
     return network if n_experts is None else d * config.n_experts + n_experts * network
 

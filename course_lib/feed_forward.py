@@ -100,6 +100,21 @@ class SwiGLU(Layer):
         return self.down_proj(self.dropout(hidden))
 
 
+class GeGLU(SwiGLU):
+    """Pass each token through SwiGLU's network with GELU's tanh approximation at the gate, as Gemma does.
+
+    y = (gelu_tanh(x W_gate) ⊙ x W_up) W_down. Arguments, parameters, shapes, errors and source are those of SwiGLU.
+    """
+
+    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        checks.require_last_size(x, self.d_model)
+        hidden = ACTIVATIONS["gelu_tanh"](self.gate_proj(x)) * self.up_proj(x)  # (..., d_ff)
+        return self.down_proj(self.dropout(hidden))
+
+
+GATED: dict[str, type[SwiGLU]] = {"swiglu": SwiGLU, "geglu": GeGLU}
+
+
 class MixtureOfExperts(Layer):
     """Let a router choose a few of many feed-forward networks, the experts, for each token, and add their outputs.
 

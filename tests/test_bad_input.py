@@ -195,6 +195,7 @@ def specs(folder: Path) -> dict[str, tuple[Callable, Callable[[], dict]]]:
         "FeedForward()": (feed_forward.FeedForward(4), made(x=lambda: x(2, 3, 4))),
         "SwiGLU": (feed_forward.SwiGLU, made(d_model=4, d_ff=8, multiple_of=8, dropout=0.5, bias=True)),
         "SwiGLU()": (feed_forward.SwiGLU(4), made(x=lambda: x(2, 3, 4))),
+        "GeGLU()": (feed_forward.GeGLU(4), made(x=lambda: x(2, 3, 4))),
         "MixtureOfExperts": (
             feed_forward.MixtureOfExperts,
             made(d_model=4, d_expert=8, n_experts=3, experts_per_token=2, norm_topk_prob=True, bias=True),
@@ -509,7 +510,7 @@ ACCEPTED: list[tuple[str, str, str, str]] = [
     ("*", "x|weight|speeds|logits|p|q|scale|hidden", "one of 1e38", "a number like another, and the result is finite"),
     ("*", "logits", "one -inf", "−inf forbids a token"),
     ("split_heads|merge_heads", "x", "int64|bool|complex64", "a reshape: nothing is computed"),
-    ("slowed|SwiGLU()|rotary_angles|split_heads|merge_heads|SinusoidalPositions()|LearnedPositions()",
+    ("slowed|SwiGLU()|GeGLU()|rotary_angles|split_heads|merge_heads|SinusoidalPositions()|LearnedPositions()",
      "x|speeds|positions", "on meta", "a shape goes in and a shape comes out, as on the meta device it should"),
     # -------------------------------------------------------------------------------------------- shapes and precision
     ("*", "x|weight|speeds|logits|angles|rotary|score_bias|scale|p|q", "float64|float16", "another precision"),

@@ -23,7 +23,7 @@ from course_lib.counting import (
     kv_cache_bytes,
 )
 from course_lib.encoder_decoder import EncoderDecoder
-from course_lib.feed_forward import ACTIVATIONS, MixtureOfExperts
+from course_lib.feed_forward import ACTIVATIONS, GATED, MixtureOfExperts
 from course_lib.gpt import DecoderOnly
 
 PUBLISHED = {
@@ -134,7 +134,7 @@ TWO_BRANCHES = ("branch", "both")  # no cross-attention
 GRID = [
     dict(zip(("family", "activation", "positions", "norm", "norm_position", "tie_weights", "bias"), values))
     for values in itertools.product(
-        FAMILIES, (*ACTIVATIONS, "swiglu"), POSITIONS, NORMS, NORM_POSITIONS, (True, False), (True, False)
+        FAMILIES, (*ACTIVATIONS, *GATED), POSITIONS, NORMS, NORM_POSITIONS, (True, False), (True, False)
     )
     if not (values[0] == "encoder-decoder" and values[4] in TWO_BRANCHES)
 ]
@@ -142,7 +142,7 @@ GRID = [
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_closed_form_equals_the_built_model_over_a_grid_of_configurations(family):
-    assert len(GRID) == 2400  # 960 in each family, but 480 encoder-decoders
+    assert len(GRID) == 2880  # 1152 in each family, but 576 encoder-decoders
     for i, choices in enumerate(GRID):
         if choices["family"] == family:
             config = TransformerConfig(
@@ -155,7 +155,7 @@ def test_the_closed_form_equals_the_built_model_over_a_grid_of_configurations(fa
 def experts(draw):
     """The fields of a mixture of experts, or in half of the cases none."""
     if draw(st.booleans()):
-        return {"activation": draw(st.sampled_from((*ACTIVATIONS, "swiglu")))}
+        return {"activation": draw(st.sampled_from((*ACTIVATIONS, *GATED)))}
     n_experts = draw(st.integers(1, 5))
     sizes = {"experts_per_token": draw(st.integers(1, n_experts)), "d_expert": draw(st.none() | st.integers(1, 9))}
     return {"activation": "swiglu", "n_experts": n_experts, **sizes}

@@ -18,7 +18,7 @@ from course_lib.counting import (
     training_memory,
 )
 from course_lib.encoder_decoder import EncoderDecoder
-from course_lib.feed_forward import ACTIVATIONS
+from course_lib.feed_forward import ACTIVATIONS, GATED
 from course_lib.gpt import DecoderOnly
 from course_lib.heads import MultiHeadAttention
 from course_lib.positions import rotary_angles
@@ -185,7 +185,7 @@ SMALL_CHANGE = 0.02  # what activation_memory leaves out, at most, for heads of 
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("activation", [*ACTIVATIONS, "swiglu"])
+@pytest.mark.parametrize("activation", [*ACTIVATIONS, *GATED])
 @pytest.mark.parametrize("positions", ["none", "sinusoidal", "learned", "rope"])
 def test_activations_are_what_autograd_keeps(norm, activation, positions):
     for norm_position, (n_kv_heads, rope_interleaved, dtype) in itertools.product(
@@ -202,7 +202,7 @@ def test_activations_are_what_autograd_keeps(norm, activation, positions):
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("activation", [*ACTIVATIONS, "swiglu"])
+@pytest.mark.parametrize("activation", [*ACTIVATIONS, *GATED])
 @pytest.mark.parametrize("positions", ["learned", "rope"])
 def test_each_part_keeps_its_share_of_the_activations(norm, activation, positions):
     config = TransformerConfig(**WIDE, norm=norm, activation=activation, positions=positions)

@@ -9,6 +9,10 @@ from functools import partial
 import pytest
 import torch
 from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    GemmaConfig,
+    GemmaForCausalLM,
     GPTNeoXConfig,
     GPTNeoXForCausalLM,
     LlamaConfig,
@@ -56,6 +60,9 @@ SIZES = {"vocab_size": V, "max_position_embeddings": T_MAX, "hidden_size": 48, "
 SIZES |= {"num_attention_heads": 6, "intermediate_size": 100} | PLAIN
 GROUPED = SIZES | {"num_key_value_heads": 2}
 LONGER = GROUPED | {"max_position_embeddings": 512}
+GEMMA3 = {name: value for name, value in GROUPED.items() if name != "num_hidden_layers"}
+GEMMA3 |= {"head_dim": 10, "query_pre_attn_scalar": 10, "sliding_window": 5, "sliding_window_pattern": 3}
+FULL_FIRST = ["full_attention", "sliding_attention"]
 MIXTURE = GROUPED | {"experts_implementation": "eager"}  # transformers' other implementation needs float32
 EXPERTS = MIXTURE | {"num_experts": 7, "num_experts_per_tok": 3, "moe_intermediate_size": 30}
 BERTS = SIZES | {"max_position_embeddings": T_MAX + 2, "pad_token_id": 1}
@@ -98,6 +105,11 @@ REFERENCES = {
     "olmo2, tied, one key head": lambda: Olmo2ForCausalLM(
         Olmo2Config(**SIZES, num_key_value_heads=1, tie_word_embeddings=True)
     ),
+    "gemma": lambda: GemmaForCausalLM(GemmaConfig(**GROUPED, head_dim=10)),
+    "gemma3_text": lambda: Gemma3ForCausalLM(Gemma3TextConfig(**GEMMA3, num_hidden_layers=5)),
+    "gemma3_text, untied, global first": lambda: Gemma3ForCausalLM(
+        Gemma3TextConfig(**GEMMA3, num_hidden_layers=2, layer_types=FULL_FIRST, tie_word_embeddings=False)
+    ),
     "gpt_neox": lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**NEOX)),
     "gpt_neox, one branch after the other": lambda: GPTNeoXForCausalLM(
         GPTNeoXConfig(
@@ -119,7 +131,7 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 def drawn(theirs):
     """The reference in evaluation mode with every number drawn: no gain is 1, no bias 0."""
     for name, parameter in theirs.named_parameters():
-        gain = parameter.ndim == 1 and name.endswith("weight")
+        gain = parameter.ndim == 1 and name.endswith("weight") and "gemma" not in theirs.config.model_type
         loud = getattr(theirs.config, "scale_decoder_outputs", False) and name == "shared.weight"  # by 1 / √d_model
         if parameter.requires_grad:  # Marian's sinusoids are a parameter too
             torch.nn.init.normal_(parameter, mean=1.0 if gain else 0.0, std=0.5 if loud else 0.15)
@@ -128,9 +140,9 @@ def drawn(theirs):
     return theirs.eval()
 
 
-def speeds_of(config, d_turned):
+def speeds_of(rope, d_turned):
     """RoPE's speeds in float64, (d_turned / 2,), with Llama 3.1's scaling told pair by pair, as its makers tell it."""
-    rope, speeds = config.rope_parameters, []
+    speeds = []
     for pair in range(d_turned // 2):
         speed = rope["rope_theta"] ** (-2 * pair / d_turned)
         if rope["rope_type"] == "llama3":
@@ -157,22 +169,31 @@ def exact(theirs):
     def norm(x, own):
         return own.weight * x / (x.pow(2).mean(-1, keepdim=True) + own.variance_epsilon).sqrt()
 
+    def norm_of_gemma(x, own):
+        return (1 + own.weight) * x / (x.pow(2).mean(-1, keepdim=True) + own.eps).sqrt()
+
     def route(x, own):
         logits = x.reshape(-1, own.hidden_dim) @ own.weight.T
         p, chosen = logits.softmax(-1).topk(own.top_k, dim=-1)
         return logits, p / (p.sum(-1, keepdim=True) if getattr(own, "norm_topk_prob", True) else 1), chosen
 
-    def cos_and_sin(x, position_ids, d_turned):
-        angles = (position_ids[..., None] * speeds_of(config, d_turned)).repeat(1, 1, 2)  # (B, T, d_turned)
+    def cos_and_sin(x, position_ids, kind=None, d_turned=None):
+        rope = config.rope_parameters if kind is None else config.rope_parameters[kind]
+        angles = (position_ids[..., None] * speeds_of(rope, d_turned)).repeat(1, 1, 2)  # (B, T, d_turned)
         return angles.cos(), angles.sin()
 
     for module in theirs.modules():
         if hasattr(module, "variance_epsilon"):
             module.forward = partial(norm, own=module)
+        elif type(module).__name__.startswith("Gemma") and hasattr(module, "eps"):
+            module.forward = partial(norm_of_gemma, own=module)
+        elif hasattr(module, "scalar_embed_scale"):
+            module.embed_scale = torch.tensor(module.scalar_embed_scale, dtype=torch.float64)
         elif type(module).__name__.endswith("TopKRouter"):
             module.forward = partial(route, own=module)
         elif type(module).__name__.endswith("RotaryEmbedding"):
-            module.forward = partial(cos_and_sin, d_turned=2 * len(module.inv_freq))
+            speeds = module.full_attention_inv_freq if hasattr(module, "full_attention_inv_freq") else module.inv_freq
+            module.forward = partial(cos_and_sin, d_turned=2 * len(speeds))
     return theirs
 
 
@@ -321,6 +342,10 @@ SWITCHES = [  # the family without its switch is another model
     ("qwen3_moe", {"norm_topk_prob": False}),
     ("smollm3", {"rope_theta": 2e6}),
     ("olmo2", {"norm_position": "pre"}),
+    ("gemma", {"activation": "swiglu"}),
+    ("gemma3_text", {"norm_position": "branch"}),
+    ("gemma3_text", {"window": 5}),
+    ("gemma3_text", {"rope_theta": 1e4}),
     ("gpt_neox", {"parallel": False}),
     ("gpt_neox", {"rotary_share": 1.0}),
     ("t5", {"norm_eps": 1.0}),
@@ -353,6 +378,9 @@ CONFIGS = {
     "smollm3": {"rope_theta": (2e6, 2e6, 2e6, None), "tie_weights": True, "n_kv_heads": 2},
     "smollm3, untied, RoPE in the middle": {"rope_theta": (None, 2e6), "tie_weights": False},
     "olmo2": {"norm_position": "branch", "qk_norm": "all", "n_kv_heads": 2},
+    "gemma": {"activation": "geglu", "tie_weights": True, "head_dim": 10},
+    "gemma3_text": {"window": (5, 5, None), "rope_theta": (1e4, 1e4, 1e6), "norm_position": "both", "qk_norm": True},
+    "gemma3_text, untied, global first": {"window": (None, 5), "rope_theta": (1e6, 1e4), "tie_weights": False},
     "gpt_neox": {"parallel": True, "rotary_share": 0.25, "rope_theta": 100.0},
     "gpt_neox, one branch after the other": {"parallel": False, "rotary_share": 1.0},
     "roberta": {"family": "encoder", "n_segments": 1, "max_seq_len": T_MAX},
@@ -395,6 +423,12 @@ SMOLLM3S |= {"num_key_value_heads": 4, "intermediate_size": 11008, "max_position
 SMOLLM3S |= {"rope_theta": 5e6, "no_rope_layers": [1, 1, 1, 0] * 9, "use_sliding_window": False}
 OLMO2S = {"vocab_size": 100352, "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 16}
 OLMO2S |= {"num_key_value_heads": 16, "intermediate_size": 8192, "max_position_embeddings": 4096, "rope_theta": 5e5}
+GEMMA3S = {"vocab_size": 262144, "hidden_size": 640, "num_hidden_layers": 18, "num_attention_heads": 4}
+GEMMA3S |= {"num_key_value_heads": 1, "head_dim": 256, "intermediate_size": 2048, "max_position_embeddings": 32768}
+GEMMA3S |= {"query_pre_attn_scalar": 256, "sliding_window": 512, "rope_theta": 1e6, "rope_local_base_freq": 1e4}
+GEMMAS = {"vocab_size": 256000, "hidden_size": 2048, "num_hidden_layers": 18, "num_attention_heads": 8}
+GEMMAS |= {"num_key_value_heads": 1, "head_dim": 256, "intermediate_size": 16384, "max_position_embeddings": 8192}
+GEMMAS |= {"hidden_act": "gelu", "hidden_activation": None}
 PYTHIA = {"vocab_size": 50304, "hidden_size": 512, "num_hidden_layers": 6, "num_attention_heads": 8}
 PYTHIA |= {"intermediate_size": 2048, "max_position_embeddings": 2048, "rotary_pct": 0.25, "rotary_emb_base": 10000}
 ROBERTA = {"vocab_size": 50265, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
@@ -409,6 +443,8 @@ PUBLISHED = [
     ("mixtral", MIXTRALS, 46_702_792_704),
     ("smollm3", SMOLLM3S, 3_075_098_624),
     ("olmo2", OLMO2S, 1_484_916_736),
+    ("gemma", GEMMAS, 2_506_172_416),
+    ("gemma3_text", GEMMA3S, 268_098_176),
     ("gpt_neox", PYTHIA, 70_426_624),
     ("roberta", ROBERTA, 124_645_632 - (768 * 768 + 768) - 2 * 768),
     ("t5", T5_SMALL, 60_506_624),
@@ -487,6 +523,11 @@ REFUSED = [
     ("qwen3_moe", {"num_experts_per_tok": 8}, "experts_per_token=8 must be at most n_experts=7"),
     ("smollm3", {"use_sliding_window": True}, "use_sliding_window=True: our smollm3 models support only"),
     ("olmo2", {"attention_bias": True}, "attention_bias=True: our olmo2 models support only attention_bias=False"),
+    ("gemma3_text", {"final_logit_softcapping": 30.0}, "final_logit_softcapping=30.0: our gemma3_text models support"),
+    ("gemma3_text", {"use_bidirectional_attention": True}, "use_bidirectional_attention=True"),
+    ("gemma3_text", {"query_pre_attn_scalar": 16}, "query_pre_attn_scalar=16: our gemma3_text models always have"),
+    ("gemma3_text", {"layer_types": ["chunked_attention"]}, "layer_types='chunked_attention' is not known: choose one"),
+    ("gemma3_text", {"rope_scaling": {"rope_type": "linear", "factor": 8.0}}, "rope_type='linear': our gemma3_text"),
     ("gpt_neox", {"attention_bias": False}, "attention_bias=False"),
     ("gpt_neox", {"rope_parameters": {"partial_rotary_factor": 0.1}}, r"rotary_share=0\.1 of d_head=16 .* but RoPE"),
     ("roberta", {"pad_token_id": 0}, "pad_token_id=0: our roberta models support only pad_token_id=1"),
@@ -529,6 +570,12 @@ def test_a_family_that_is_not_ours_is_refused_with_what_sets_it_apart(family):
         ("smollm3", {}, {"rope_theta": 2e6, "n_kv_heads": 4, "tie_weights": True}),  # two blocks, no fourth
         ("smollm3", {"no_rope_layer_interval": 2}, {"rope_theta": (2e6, None)}),
         ("smollm3", {"no_rope_layers": [0, 0]}, {"rope_theta": (None,)}),
+        ("gemma3_text", {}, {"window": 4096, "rope_theta": 1e4, "head_dim": 256, "tie_weights": True}),
+        (
+            "gemma3_text",
+            {"sliding_window_pattern": 2, "sliding_window": 9, "rope_theta": 7.0, "rope_local_base_freq": 5.0},
+            {"window": (9, None), "rope_theta": (5.0, 7.0)},
+        ),
         ("gpt_neox", {"rotary_pct": 0.5, "rotary_emb_base": 77}, {"rotary_share": 0.5, "rope_theta": 77}),
         ("gpt_neox", {}, {"rotary_share": 0.25, "rope_theta": 10000.0, "parallel": True}),
     ],
@@ -557,6 +604,17 @@ def test_what_files_hold_besides_the_weights_is_left_out_and_nothing_else(family
     assert all(torch.equal(tensor, expected[name]) for name, tensor in found.state_dict().items())
     with pytest.raises(ValueError, match=r"has unknown .*mystery\.weight"):
         from_hf_state_dict(family, state | {"mystery.weight": torch.ones(3)}, theirs.config)
+
+
+@pytest.mark.parametrize("family", ["gemma", "gemma3_text"])
+def test_gemma_in_16_bits_becomes_float32_so_that_one_plus_its_gains_is_not_rounded(family):
+    theirs = drawn(REFERENCES[family]())
+    half = {name: tensor.bfloat16() for name, tensor in theirs.state_dict().items()}
+    theirs.load_state_dict(half)  # the rounded numbers, in float32
+    ours = from_hf_state_dict(family, half, theirs.config)
+    assert {parameter.dtype for parameter in ours.parameters()} == {torch.float32}
+    with torch.no_grad():
+        assert whole(ours, theirs) < 1e-5
 
 
 def test_one_tensor_under_two_names_is_refused_if_the_numbers_differ():

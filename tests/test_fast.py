@@ -27,6 +27,16 @@ KINDS = {
     "all heads normalized together": {"positions": "rope", "qk_norm": "all", "n_kv_heads": 2},
     "SmolLM3": {"positions": "rope", "norm": "rms", "activation": "swiglu", "rope_theta": (1e4, None)},
     "experts": {"positions": "rope", "activation": "swiglu", "n_experts": 3, "experts_per_token": 2},
+    "gated by GELU": {"positions": "rope", "activation": "geglu", "bias": False},
+    "Gemma 3": {
+        "positions": "rope",
+        "norm": "rms",
+        "activation": "geglu",
+        "norm_position": "both",
+        "qk_norm": True,
+        "window": (3, None),
+        "rope_theta": (1e4, 1e6),
+    },
     "norms before and after": {"positions": "rope", "norm": "rms", "norm_position": "both"},
 }
 USUAL = ("GPT-2", "LLaMA", "one key head, interleaved", "Qwen3", "Qwen2", "GPT-NeoX", "sinusoids", "SmolLM3")

@@ -6,12 +6,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import LlamaConfig, Qwen3MoeConfig
+from transformers import GemmaConfig, LlamaConfig, Qwen3MoeConfig
+from transformers.models.gemma.modeling_gemma import GemmaMLP
 from transformers.models.llama.modeling_llama import LlamaMLP
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
 
 from course_lib.config import preset
-from course_lib.feed_forward import FeedForward, MixtureOfExperts, SwiGLU, swiglu_width
+from course_lib.feed_forward import FeedForward, GeGLU, MixtureOfExperts, SwiGLU, swiglu_width
 
 # Written out from the papers, in float64, without torch.nn.functional.
 FORMULAS = {
@@ -100,6 +101,16 @@ def test_swiglu_is_llamas_in_values_and_gradients(bias, dtype, tolerance):
         results.append([y, *torch.autograd.grad(y, [x, *(parameters[name] for name in names)], upstream)])
     for ours, theirs in zip(*results):
         torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=0)
+
+
+def test_geglu_is_gemmas_and_its_formula_has_gelu_instead_of_silu():
+    ours = GeGLU(6, 10)
+    theirs = GemmaMLP(GemmaConfig(hidden_size=6, num_attention_heads=1, intermediate_size=10))
+    theirs.load_state_dict(ours.state_dict())
+    x = torch.randn(3, 4, 6)
+    torch.testing.assert_close(ours(x), theirs(x), atol=1e-6, rtol=0)
+    gate, up, down = (layer.weight for layer in (ours.gate_proj, ours.up_proj, ours.down_proj))
+    torch.testing.assert_close(ours(x), (FORMULAS["gelu_tanh"](x @ gate.T) * (x @ up.T)) @ down.T)
 
 
 def test_a_closed_gate_lets_nothing_through():

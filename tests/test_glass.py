@@ -419,6 +419,7 @@ def test_what_the_page_cannot_show_is_refused_by_name(tinytown):
         ({"activation": "swiglu", "n_experts": 3, "experts_per_token": 1}, "n_experts=3"),
         ({"positions": "rope", "rope_theta": (1e4, None)}, r"rope_theta=\(10000.0, None\)"),
         ({"positions": "relative"}, "positions='relative'"), ({"activation": "silu"}, "activation='silu'"),
+        ({"activation": "geglu"}, "activation='geglu'"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=f"model has .*{said}"):
             pack(DecoderOnly(replace(model.config, **changes)), tokenizer)

@@ -97,9 +97,9 @@ def from_hf_state_dict(family: str, state_dict: Mapping[str, Tensor], config: ob
 
     Args:
         family: "gpt2", "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "smollm3", "olmo2",
-            "gpt_neox", "bert", "roberta", "t5" or "marian".
+            "gemma", "gemma3_text", "gpt_neox", "bert", "roberta", "t5" or "marian".
         state_dict: from the bare model, or from a model with a head, such as GPT2LMHeadModel. The tensors are copied;
-            the model has their device and dtype.
+            the model has their device and dtype (Gemma in float32 if they have 16 bits).
         config: the reference's configuration, or its dictionary (config.json).
     Errors: ValueError if the configuration asks for something that our models do not do, or a tensor is missing,
         unknown or of a wrong shape. Only the tensors under `unused` in names.toml are ignored.

@@ -100,5 +100,20 @@ def _experts(name: str, tensor: Tensor, config: TransformerConfig) -> dict[str, 
     return {f"{layer}.{e}.{part}.weight": each for part, every in parts.items() for e, each in enumerate(every)}
 
 
+def _gemma(name: str, tensor: Tensor, config: TransformerConfig) -> dict[str, Tensor]:
+    """Convert Gemma's norms, which multiply by 1 + weight, and its embeddings, which it multiplies by √d_model.
+
+    A tied table that is larger by √d_model would also make the logits larger, so the last norm is divided by √d_model.
+    In 16 bits 1 + weight would lose digits of the weight, so the tensors become float32, and with them the model.
+    """
+    factor = config.d_model**0.5
+    wide = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+    if name == "embed_tokens.weight" or (name == "lm_head.weight" and config.tie_weights):
+        return {name: wide * factor}
+    if name == "norm.weight" and config.tie_weights:
+        return {name: (1 + wide) / factor}
+    return {name: 1 + wide if name.endswith("norm.weight") else tensor}
+
+
 LAYOUTS = {"gpt2": _gpt2, "gpt_neox": _gpt_neox, "roberta": _roberta, "marian": _marian, "t5": _t5}
-LAYOUTS |= {"qwen3_moe": _experts, "mixtral": _experts}
+LAYOUTS |= {"qwen3_moe": _experts, "mixtral": _experts, "gemma": _gemma, "gemma3_text": _gemma}

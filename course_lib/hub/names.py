@@ -64,6 +64,8 @@ def config_from_hf(family: str, config: Mapping | Any) -> TransformerConfig:
     """
     _require_hf_config(config)
     given = LIBRARIES[family]["absent"] | (dict(config) if isinstance(config, Mapping) else config.to_dict())
+    if family == "gemma3_text" and isinstance(given.get("rope_parameters"), Mapping):
+        given |= _gemma3_rope(given["rope_parameters"])
     # Older versions of transformers say "rope_scaling"; if both are given, that one counts.
     setting = "rope_scaling" if given.get("rope_scaling") else "rope_parameters"
     _require_hf_settings(**{setting: given.get(setting) or {}}, quantization_config=given.get("quantization_config"))
@@ -85,8 +87,8 @@ def config_from_hf(family: str, config: Mapping | Any) -> TransformerConfig:
         if value is not None and fields.setdefault(field, value) != value:
             raise ValueError(f"{name}={value!r}: our {family} models always have {field}={fields[field]!r}")
     fields = BASIS[family] | fields | {"rope_scaling": _rope_scaling(given)}
-    if family == "smollm3":
-        fields["rope_theta"] = _smollm3_bases(given, fields["rope_theta"])
+    if family in KINDS_OF_BLOCKS:
+        fields |= KINDS_OF_BLOCKS[family](given, fields["rope_theta"])
     activations = LIBRARIES[family]["activations"]
     require_one_of(tuple(activations), activation=fields["activation"])
     fields["activation"] = activations[fields["activation"]]
@@ -97,11 +99,36 @@ def config_from_hf(family: str, config: Mapping | Any) -> TransformerConfig:
     return TransformerConfig.from_dict(fields)
 
 
-def _smollm3_bases(given: dict, theta: float) -> Any:
-    """Return RoPE's base in each block of SmolLM3: None where it leaves RoPE out, by default every fourth block."""
+def _smollm3_blocks(given: dict, theta: float) -> dict[str, Any]:
+    """Return rope_theta of SmolLM3: None for the blocks without RoPE, by default every fourth."""
     every = given.get("no_rope_layer_interval", 4)
-    rotates = given.get("no_rope_layers") or [(i + 1) % every for i in range(given["num_hidden_layers"])]
-    return _in_turn([theta if each else None for each in rotates])
+    rotates = given.get("no_rope_layers") or [(i + 1) % every for i in range(given.get("num_hidden_layers", 1))]
+    return {"rope_theta": _in_turn([theta if each else None for each in rotates])}
+
+
+def _gemma3_rope(rope: Mapping) -> dict[str, Any]:
+    """Return Gemma 3's settings of RoPE under older names; newer versions have a dictionary for each kind of block."""
+    both = {kind: dict(rope.get(f"{kind}_attention") or {}) for kind in ("full", "sliding")}
+    given = {"rope_local_base_freq": both["sliding"].get("rope_theta"), "rope_parameters": both["full"]}
+    given["local_rope_type"] = both["sliding"].get("rope_type")
+    return {name: value for name, value in given.items() if value}
+
+
+def _gemma3_blocks(given: dict, theta: float) -> dict[str, Any]:
+    """Return window and rope_theta of Gemma 3: local blocks have a window and another base, every sixth has neither."""
+    every, kinds = given.get("sliding_window_pattern", 6), ("sliding_attention", "full_attention")
+    types = given.get("layer_types")
+    types = types or [kinds[(i + 1) % every == 0] for i in range(given.get("num_hidden_layers", 1))]
+    for each in types:
+        require_one_of(kinds, layer_types=each)
+    window, base = given.get("sliding_window"), given.get("rope_local_base_freq", 10_000.0)
+    return {
+        "window": _in_turn([window if each == kinds[0] else None for each in types]),
+        "rope_theta": _in_turn([base if each == kinds[0] else theta for each in types]),
+    }
+
+
+KINDS_OF_BLOCKS = {"smollm3": _smollm3_blocks, "gemma3_text": _gemma3_blocks}
 
 
 def _in_turn(values: list) -> Any:

@@ -11,6 +11,7 @@ from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 
 from course_lib.config import TransformerConfig
 from course_lib.counting import ParameterCount, count_parameters, forward_flops, inference_memory, training_memory
+from course_lib.feed_forward import GATED
 from course_lib.live.drawing import Drawing, new_figure
 from course_lib.live.numbers import percent, short
 from course_lib.live.palette import (
@@ -343,7 +344,7 @@ def _tower(axes: Axes, x: float, name: str, config: TransformerConfig) -> float:
     for item, share in [*levels, ("norms", part["norms"])]:
         axes.bar(x, share, width, floor, align="edge", color=COLOURS[item], edgecolor="white", linewidth=0.6)
         floor += share
-    matrices = 3 if config.activation == "swiglu" else 2
+    matrices = 3 if config.activation in GATED else 2
     first, later = part["attention"] / (2 * L), block - part["feed-forward"] / (2 * L)  # heights within a block
     for item, height, text in (
         ("token embedding", part["token embedding"] / 2, f"{config.vocab_size:,} × {d}"),

@@ -11,6 +11,7 @@ from course_lib.chapters.counting import figures
 from course_lib.chapters.counting.figures import exact, shown_as
 from course_lib.config import ACTIVATIONS, NORMS, POSITIONS, PRESETS, TransformerConfig
 from course_lib.counting import count_parameters, forward_flops
+from course_lib.feed_forward import GATED
 from course_lib.live.attempts import went_wrong
 from course_lib.live.figure import NARROW, LiveFigure, dropdown, slider
 from course_lib.live.numbers import percent, short
@@ -45,7 +46,7 @@ STYLES: dict[str, dict[str, Any]] = {
 
 def style_of(config: TransformerConfig) -> str:
     """Return the style of STYLES that has the same count as this model."""
-    return "llama" if config.activation == "swiglu" else "gpt"
+    return "llama" if config.activation in GATED else "gpt"
 
 
 def settings(config: TransformerConfig) -> dict:

@@ -28,7 +28,7 @@ def pack(model: DecoderOnly, tokenizer: WordTokenizer | SubwordTokenizer, bits: 
     """Return a model and its tokenizer as the bytes of a safetensors file, for `engine.js`.
 
     Args:
-        model: a decoder with any norms, any positions but "relative", and any activation but "silu".
+        model: a decoder with any norms, any positions but "relative", and any activation but "silu" and "geglu".
         tokenizer: the model's own, with tokens that are words, or subwords merged in pairs as in GPT-2 or
             SentencePiece.
         bits: per weight: 16 (half precision), or 8 with a scale for each row of a matrix (`quantize_int8`). The default
@@ -90,9 +90,9 @@ def _config(model: DecoderOnly) -> dict[str, Any]:
         raise ValueError(f"model has {given}: the page shows only 'pre' and 'post'")
     if isinstance(model.config.rope_theta, tuple):
         raise ValueError(f"model has rope_theta={model.config.rope_theta}: the page shows only one for all blocks")
-    if config["positions"] == "relative" or config["activation"] == "silu":
+    if config["positions"] == "relative" or config["activation"] in ("silu", "geglu"):
         given = f"positions={config['positions']!r} and activation={config['activation']!r}"
-        raise ValueError(f"model has {given}: the page does not support 'relative' and 'silu'")
+        raise ValueError(f"model has {given}: the page does not support 'relative', 'silu' and 'geglu'")
     if model.config.positions == "rope":  # the angle by which each pair is rotated per position
         angles = rotary_angles(torch.arange(2, device="cpu"), model.config.d_head, model.config.rope_theta)
         config["rope_frequencies"] = angles[1].tolist()
