@@ -1,12 +1,10 @@
-"""The settings in which a published model differs from its closest relative. Chapter 15."""
+"""Small random models of public families, and the settings that set them apart. Chapter 15."""
 
-from dataclasses import asdict
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from course_lib.config import TransformerConfig
 from course_lib.hub import weights
 from course_lib.hub.names import config_from_hf
 from course_lib.pretrained import load_pretrained
@@ -18,32 +16,33 @@ if TYPE_CHECKING:
 LLAMA_3_1 = {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0}
 LLAMA_3_1 |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 
-# The fields that are a design choice rather than a size, in the order in which we print them, and their meaning.
-CHOICES = {
-    "positions": "how positions are encoded",
-    "rotary_share": "the part of each head that RoPE rotates",
-    "rope_scaling": "slow-down of slow pairs; turns of a slow (at most) and a fast one (at least), in this many tokens",
-    "window": "how many keys a query sees, including its own (sliding window)",
-    "head_dim": "the size of a head, here not d_model / n_heads",
-    "qkv_bias": "whether only queries, keys and values have a bias",
-    "qk_norm": "whether each query and key gets an RMSNorm, before RoPE",
-    "parallel": "whether attention and feed-forward network read the same x (parallel residual)",
-    "norm": "the kind of norm",
-    "norm_position": "whether norms come before or after each branch",
-    "bias": "whether linear layers and norms have a bias",
-    "activation": "the nonlinearity of the feed-forward network",
-    "tie_weights": "whether the output head is tied to the embedding table",
-    "output_bias": "whether the output head has a bias",
+# Name -> (prefix of the classes in `transformers`, settings of a small model, a field that sets the family apart, its
+# meaning).
+NEWER: dict[str, tuple[str, dict[str, Any], str, str]] = {
+    "Llama 3.1": (
+        "Llama",
+        {"rope_parameters": LLAMA_3_1 | {"original_max_position_embeddings": 32}},
+        "rope_scaling",
+        "the slow pairs of RoPE rotate more slowly",
+    ),
+    "Mistral": ("Mistral", {"sliding_window": 4}, "window", "how many keys a query sees, with its own"),
+    "GPT-NeoX": ("GPTNeoX", {}, "parallel", "attention and feed-forward network read the same x"),
+    "Qwen3": ("Qwen3", {"head_dim": 8}, "qk_norm", "an RMSNorm for each query and key, before RoPE"),
+    "OLMo 2": ("Olmo2", {}, "norm_position", "norms after each branch, before the sum"),
+    "Qwen3-MoE": (
+        "Qwen3Moe",
+        {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "experts_implementation": "eager"},
+        "n_experts",
+        "feed-forward networks in a block; a token uses eight",
+    ),
+    "SmolLM3": ("SmolLM3", {}, "rope_theta", "RoPE's base: no RoPE in every fourth block"),
+    "Gemma 3": (
+        "Gemma3Text",
+        {"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 4},
+        "window",
+        "no window in every sixth block",
+    ),
 }
-
-
-def differences(config: TransformerConfig, relative: TransformerConfig) -> dict[str, str]:
-    """Return the settings of a config that differ from its relative's: "window=4096" -> the meaning of the setting.
-
-    Sizes, eps, theta and dropout do not count, because every model has its own.
-    """
-    own, other = asdict(config), asdict(relative)
-    return {f"{name}={own[name]!r}": what for name, what in CHOICES.items() if own[name] != other[name]}
 
 
 def small_random_models() -> "dict[str, PreTrainedModel]":
@@ -59,27 +58,35 @@ def small_random_models() -> "dict[str, PreTrainedModel]":
         "llama": LlamaForCausalLM(LlamaConfig(**sizes, num_key_value_heads=2)),
         "bert": BertModel(BertConfig(**sizes), add_pooling_layer=False),
     }
-    for model in models.values():
-        for parameter in model.parameters():
-            torch.nn.init.normal_(parameter, std=0.3)
-    return {family: model.eval() for family, model in models.items()}
+    return {family: _with_random_weights(model) for family, model in models.items()}
 
 
-def newer_families() -> dict[str, tuple[str, dict[str, str]]]:
-    """Return later families: name -> (the family that it resembles most, the `differences` from that family)."""
-    from transformers import GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, Qwen3Config
+def _with_random_weights(model: Any) -> Any:
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return model.eval()
 
-    relatives = {"LLaMA": config_from_hf("llama", LlamaConfig()), "GPT-2": config_from_hf("gpt2", GPT2Config())}
-    newer: dict[str, tuple[str, Any]] = {
-        "Llama 3.1": ("LLaMA", LlamaConfig(max_position_embeddings=131072, rope_parameters=LLAMA_3_1)),
-        "Mistral": ("LLaMA", MistralConfig()),
-        "Qwen3": ("LLaMA", Qwen3Config(hidden_size=1024, num_attention_heads=16, num_key_value_heads=8)),
-        "GPT-NeoX": ("GPT-2", GPTNeoXConfig()),
-    }
-    return {
-        name: (relative, differences(config_from_hf(config.model_type, config), relatives[relative]))
-        for name, (relative, config) in newer.items()
-    }
+
+def newer_families() -> "dict[str, tuple[str, str, PreTrainedModel]]":
+    """Return later families: name -> (a setting that sets it apart, what this setting means, a small random model).
+
+    Each setting has the value of the default configuration in `transformers`. The models are as in `small_random_models`, with
+    six blocks, because some families alternate between two kinds of blocks.
+    """
+    import transformers
+
+    sizes: dict[str, Any] = {"vocab_size": 50, "max_position_embeddings": 64, "hidden_size": 64, "num_hidden_layers": 6}
+    sizes |= {"num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 40}
+    sizes |= dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"))
+    found = {}
+    for name, (theirs, smaller, field, meaning) in NEWER.items():
+        config = getattr(transformers, f"{theirs}Config")
+        longer = {"rope_parameters": LLAMA_3_1, "max_position_embeddings": 131072}
+        published = config(**longer if name == "Llama 3.1" else {})
+        setting = getattr(config_from_hf(published.model_type, published), field)
+        model = getattr(transformers, f"{theirs.removesuffix('Text')}ForCausalLM")(config(**sizes | smaller))
+        found[name] = (f"{field}={setting!r}", meaning, _with_random_weights(model))
+    return found
 
 
 def parity_with_transformers(text: str) -> list[tuple[str, str, str, str]]:
