@@ -88,7 +88,8 @@ class TransformerBlock(Layer):
             found = self.dropout(self.attention(self.norm1(x), **options))
             return x + found + self.dropout(self.feed_forward(self.norm2(x)))
         if self.normalizes_branches:
-            x = x + self.dropout(self.branch_norm1(self.attention(self.norm1(x), **options)))
+            found = self.attention(self.norm1(x), **options)
+            x = x + self.dropout(self.branch_norm1(found))
             return x + self.dropout(self.branch_norm2(self.feed_forward(self.norm2(x))))
         if self.pre_norm:
             x = x + self.dropout(self.attention(self.norm1(x), **options))
