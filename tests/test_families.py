@@ -299,6 +299,15 @@ def test_a_family_gives_the_same_numbers_whole_padded_cached_and_generated(name)
     assert max(found.values()) < 1e-10, found
 
 
+@pytest.mark.parametrize("name", [name for name in FIRST if BASIS[re.split(r"[ ,]", name)[0]].get("family") is None])
+def test_the_loss_of_a_decoder_is_that_of_transformers(name):
+    ours, theirs = pair_of(name, torch.float64)
+    ids = draw_ids(3, T_MAX)
+    with torch.no_grad():
+        own, expected = ours(ids[:, :-1], ids[:, 1:])[1], theirs(ids, labels=ids).loss  # theirs shifts the targets
+    assert own.item() == pytest.approx(expected.item(), abs=1e-5)  # theirs is computed in float32
+
+
 @pytest.fixture(scope="module")
 def parities():
     return {}

@@ -88,6 +88,14 @@ class TestStart:
                 assert parameter.std().item() == pytest.approx(expected, rel=0.04), name
                 assert abs(parameter.mean().item()) < 0.04 * expected, name
 
+    def test_the_experts_of_a_mixture_start_as_one_network_does(self):
+        """Of many experts each token has a few, whose weights add up to 1: no more branches than without experts."""
+        sizes = {"d_model": 128, "n_layers": 8, "d_ff": 300, "n_experts": 4, "experts_per_token": 2}
+        model = DecoderOnly(dataclasses.replace(small(activation="swiglu"), **sizes))
+        for expert in model.blocks[3].feed_forward.experts:
+            assert expert.up_proj.weight.std().item() == pytest.approx(0.02, rel=0.04)
+            assert expert.down_proj.weight.std().item() == pytest.approx(0.02 / 16**0.5, rel=0.04)
+
     @families
     def test_a_seed_makes_the_same_weights_again_and_another_seed_others(self, family):
         def made(seed):

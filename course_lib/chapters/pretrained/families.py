@@ -70,8 +70,8 @@ def _with_random_weights(model: Any) -> Any:
 def newer_families() -> "dict[str, tuple[str, str, PreTrainedModel]]":
     """Return later families: name -> (a setting that sets it apart, what this setting means, a small random model).
 
-    Each setting has the value of the default configuration in `transformers`. The models are as in `small_random_models`, with
-    six blocks, because some families alternate between two kinds of blocks.
+    Each setting has the value of the default configuration in `transformers`. Each model has six blocks, because some
+    families alternate between two kinds of blocks. All its parameters are random.
     """
     import transformers
 
