@@ -23,15 +23,15 @@ class TransformerBlock(Layer):
     """Add the outputs of two branches to the residual stream x: attention, then feed-forward.
 
     In pre-norm only the inputs of branches are normalized, so gradients pass through the stream unchanged; in post-norm
-    each sum is. With "branch" the outputs of branches are normalized instead, with "both" inputs and outputs. If
+    each sum is. With "output" the outputs of branches are normalized instead, with "both" inputs and outputs. If
     parallel, both branches read the same x. With cross_attention a third branch in between attends to a context. Blocks
     of the decoder family and blocks with cross_attention are causal: no token sees a later one.
 
     Parameters: `norm1 attention norm2 feed_forward`, with cross_attention also `cross_norm cross_attention`, with
-    "branch" and "both" `branch_norm1 branch_norm2`.
+    "output" and "both" `branch_norm1 branch_norm2`.
     Shapes: x (B, T, d_model) → the same.
     Errors: ValueError for a context without cross_attention, or cross_attention without a context.
-    Source: Vaswani et al. 2017 (post-norm); Radford et al. 2019 (GPT-2, pre-norm); OLMo et al. 2024 (branch).
+    Source: Vaswani et al. 2017 (post-norm); Radford et al. 2019 (GPT-2, pre-norm); OLMo et al. 2024 (output).
     """
 
     def __init__(self, config: TransformerConfig, cross_attention: bool = False):
@@ -49,8 +49,8 @@ class TransformerBlock(Layer):
         }
         self.is_causal = cross_attention or config.family == "decoder"
         self.pre_norm, self.parallel = config.norm_position == "pre", config.parallel
-        self.normalizes_branches = config.norm_position in ("branch", "both")
-        self.norm1: nn.Module = nn.Identity() if config.norm_position == "branch" else make_norm(config)
+        self.normalizes_branches = config.norm_position in ("output", "both")
+        self.norm1: nn.Module = nn.Identity() if config.norm_position == "output" else make_norm(config)
         self.attention = MultiHeadAttention(
             **heads,
             rope_interleaved=config.rope_interleaved,
@@ -59,7 +59,7 @@ class TransformerBlock(Layer):
         )
         self.cross_norm = make_norm(config) if cross_attention else None
         self.cross_attention = MultiHeadAttention(**heads) if cross_attention else None
-        self.norm2: nn.Module = nn.Identity() if config.norm_position == "branch" else make_norm(config)
+        self.norm2: nn.Module = nn.Identity() if config.norm_position == "output" else make_norm(config)
         if self.normalizes_branches:
             self.branch_norm1, self.branch_norm2 = make_norm(config), make_norm(config)
         self.feed_forward: FeedForward | SwiGLU = make_feed_forward(config)

@@ -15,7 +15,7 @@ ACTIVATIONS = (*feed_forward.ACTIVATIONS, *feed_forward.GATED)
 MODELS = {"decoder": "DecoderOnly", "encoder": "EncoderOnly", "encoder-decoder": "EncoderDecoder"}
 FAMILIES = tuple(MODELS)
 NORMS = ("layer", "rms")
-NORM_POSITIONS = ("pre", "post", "branch", "both")
+NORM_POSITIONS = ("pre", "post", "output", "both")
 QK_NORMS = (False, True, "all")
 POSITIONS = ("none", "sinusoidal", "learned", "rope", "alibi", "relative")
 
@@ -35,7 +35,7 @@ class TransformerConfig:
     Choices
         family: "decoder" (GPT, LLaMA), "encoder" (BERT; no output head), "encoder-decoder" (the 2017 original).
         activation: "relu", "silu", "gelu", "gelu_tanh", "swiglu" or "geglu". norm: "layer" or "rms".
-        norm_position: "pre", "post", "branch" (after each branch, before the sum: OLMo 2) or "both" (before and after).
+        norm_position: "pre", "post", "output" (after each branch, before the sum: OLMo 2) or "both" (before and after).
         positions: "none", "sinusoidal", "learned", "rope", "alibi" or "relative" (T5's). rope_theta: RoPE's base.
         A tuple has the bases of the blocks in turn and begins again at its end; None: no RoPE (SmolLM3).
         rope_interleaved: how RoPE pairs features (see positions.apply_rotary).
@@ -145,7 +145,7 @@ class TransformerConfig:
             raise ValueError(
                 "output_bias=True needs an output head, which family='encoder' lacks: leave output_bias out"
             )
-        for field, two_branches in {"parallel": (True,), "norm_position": ("branch", "both")}.items():
+        for field, two_branches in {"parallel": (True,), "norm_position": ("output", "both")}.items():
             if (value := getattr(self, field)) in two_branches and self.family == "encoder-decoder":
                 given = f"{field}={value!r} does not support cross-attention"
                 raise ValueError(f"{given}: choose family='decoder' or 'encoder'")

@@ -130,7 +130,7 @@ def test_our_own_models_of_the_presets_weigh_the_same(name):
 # Sizes without a common measure, so that no two errors can cancel. d_head is even, as RoPE needs it.
 SIZES = {"vocab_size": 101, "d_model": 30, "n_heads": 3, "n_layers": 2, "d_ff": 37, "max_seq_len": 13}
 GROUPED = {"vocab_size": 53, "d_model": 24, "n_heads": 6, "n_kv_heads": 2, "n_layers": 3, "max_seq_len": 19}
-TWO_BRANCHES = ("branch", "both")  # no cross-attention
+TWO_BRANCHES = ("output", "both")  # no cross-attention
 GRID = [
     dict(zip(("family", "activation", "positions", "norm", "norm_position", "tie_weights", "bias"), values))
     for values in itertools.product(

@@ -23,7 +23,7 @@ KINDS = {
     "ALiBi": {"positions": "alibi"},
     "a window": {"positions": "rope", "window": 3},
     "post-norm": {"positions": "learned", "norm_position": "post"},
-    "OLMo 2": {"positions": "rope", "norm": "rms", "norm_position": "branch", "qk_norm": "all", "n_kv_heads": 2},
+    "OLMo 2": {"positions": "rope", "norm": "rms", "norm_position": "output", "qk_norm": "all", "n_kv_heads": 2},
     "all heads normalized together": {"positions": "rope", "qk_norm": "all", "n_kv_heads": 2},
     "SmolLM3": {"positions": "rope", "norm": "rms", "activation": "swiglu", "rope_theta": (1e4, None)},
     "experts": {"positions": "rope", "activation": "swiglu", "n_experts": 3, "experts_per_token": 2},
