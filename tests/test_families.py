@@ -626,6 +626,36 @@ def test_gemma_in_16_bits_becomes_float32_so_that_one_plus_its_gains_is_not_roun
         assert whole(ours, theirs) < 1e-5
 
 
+@pytest.mark.parametrize(
+    ("family", "mixture", "names"),
+    [("qwen3_moe", "mlp", ("gate_proj", "up_proj", "down_proj")), ("mixtral", "block_sparse_moe", ("w1", "w3", "w2"))],
+)
+def test_experts_load_from_a_file_with_a_tensor_for_each_matrix_of_each_expert(family, mixture, names):
+    """The published files name them so; transformers 5 puts the experts of a block together when it opens a file."""
+    theirs = drawn(REFERENCES[family]())
+    state, filed = theirs.state_dict(), {}
+    for name, tensor in state.items():
+        layer, _, kind = name.replace(".mlp.", f".{mixture}.").rpartition(".")
+        if kind == "gate_up_proj":
+            for e, (gate, up) in enumerate(zip(*tensor.chunk(2, dim=1))):
+                filed |= {f"{layer}.{e}.{names[0]}.weight": gate, f"{layer}.{e}.{names[1]}.weight": up}
+        elif kind == "down_proj":
+            filed |= {f"{layer}.{e}.{names[2]}.weight": down for e, down in enumerate(tensor)}
+        else:
+            filed[f"{layer}.{kind}"] = tensor
+    assert len(filed) > len(state)
+    expected = from_hf_state_dict(family, state, theirs.config).state_dict()
+    found = from_hf_state_dict(family, filed, theirs.config).state_dict()
+    assert list(found) == list(expected)
+    assert all(torch.equal(found[name], expected[name]) for name in found)
+
+
+def test_a_config_with_more_experts_than_tensors_is_refused_before_they_are_built():
+    theirs = REFERENCES["mixtral"]()
+    with pytest.raises(ValueError, match="n_experts=1000000 in its config, but only"):
+        from_hf_state_dict("mixtral", theirs.state_dict(), theirs.config.to_dict() | {"num_local_experts": 10**6})
+
+
 def test_one_tensor_under_two_names_is_refused_if_the_numbers_differ():
     theirs = drawn(REFERENCES["t5"]())
     state = theirs.state_dict()
