@@ -30,7 +30,8 @@ class TransformerBlock(Layer):
     Parameters: `norm1 attention norm2 feed_forward`, with cross_attention also `cross_norm cross_attention`, with
     "output" and "both" `branch_norm1 branch_norm2`.
     Shapes: x (B, T, d_model) → the same.
-    Errors: ValueError for a context without cross_attention, or cross_attention without a context.
+    Errors: ValueError for a context without cross_attention, or cross_attention without a context; for cross_attention
+        in parallel blocks, and in blocks with norms after their branches.
     Source: Vaswani et al. 2017 (post-norm); Radford et al. 2019 (GPT-2, pre-norm); OLMo et al. 2024 (output).
     """
 
@@ -38,6 +39,8 @@ class TransformerBlock(Layer):
         super().__init__()
         require_config(config)
         require_switches(cross_attention=cross_attention)
+        if cross_attention:
+            _require_cross_attention(config)
         heads: dict[str, Any] = {
             "d_model": config.d_model,
             "n_heads": config.n_heads,
@@ -241,6 +244,16 @@ def _require_left_padding(left_padding: Tensor | None, B: int, max_seq_len: int)
         least, most = left_padding.min().item(), left_padding.max().item()
         wrong = f"at least 0, got {least}" if least < 0 else f"less than max_seq_len={max_seq_len}, got {most}"
         raise ValueError(f"left_padding counts tokens, so it must be {wrong}")
+
+
+def _require_cross_attention(config: TransformerConfig) -> None:
+    """Raise ValueError if blocks of this config have no place for a cross-attention: it would be skipped."""
+    if config.parallel or config.norm_position in ("output", "both"):
+        given = f"parallel={config.parallel}, norm_position={config.norm_position!r}"
+        raise ValueError(
+            f"cross_attention=True needs parallel=False and norm_position='pre' or 'post', got {given}: change the "
+            "config, or leave cross_attention out"
+        )
 
 
 def _require_context(context: Tensor | None, cross_attention: bool) -> None:

@@ -77,6 +77,7 @@ class FastBlock(TransformerBlock):
             and options.get("cache") is not None
             and all(options[name] is None for name in others)
             and self.pre_norm
+            and self.cross_attention is None  # of an encoder-decoder: a missing context is an error, not a shortcut
             and not (self.training or torch.is_grad_enabled() or torch.compiler.is_compiling())
             and not self._is_watched()
         )

@@ -236,3 +236,9 @@ class TestBadInput:
         with pytest.raises(ValueError, match="3 tokens per row after 4 in the cache, more than max_seq_len=6"):
             stack(draw_ids(1, 3), cache=cache)
         assert stack(torch.full((1, 2), V - 1), cache=cache).shape == (1, 2, 16)
+
+
+@pytest.mark.parametrize("settings", [{"parallel": True}, {"norm_position": "output"}, {"norm_position": "both"}])
+def test_a_block_that_would_skip_its_cross_attention_is_refused(settings):
+    with pytest.raises(ValueError, match="cross_attention=True needs"):
+        TransformerBlock(small(**settings), cross_attention=True)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from course_lib.blocks import TransformerBlock
+from course_lib.cache import KVCache
 from course_lib.fast import FastBlock, fast
 from course_lib.gpt import DecoderOnly
 from course_lib.sampling import Draft, generate, pad_left
@@ -138,3 +139,10 @@ def test_a_fast_model_keeps_its_parameters_names_and_gradients():
         each(ids, ids)[1].backward()
     for (name, ours), theirs in zip(model.named_parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(ours.grad, theirs.grad, msg=name)
+
+
+def test_a_block_with_cross_attention_still_asks_for_its_context():
+    block = FastBlock(TransformerBlock(small(positions="none"), cross_attention=True).eval())
+    cache = KVCache()
+    with torch.no_grad(), pytest.raises(ValueError, match="context"):
+        block(torch.randn(1, 1, block.norm1.weight.numel()), cache=cache)

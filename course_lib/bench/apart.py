@@ -67,7 +67,7 @@ def _serve(there: Connection, threads: int, make: Callable[..., Callable[[], obj
             there.recv()
             contestant()
             there.send("")
-    except EOFError:
+    except (EOFError, BrokenPipeError, KeyboardInterrupt):  # the bench has ended, or the user interrupted it
         return
     except Exception as error:
         there.send(f"{type(error).__name__}: {error}")
