@@ -1,8 +1,8 @@
 """The library of "Transformers, Measured": one flat module per chapter, each short enough to read in class.
 
 The Transformer, in the order of the course: `embeddings attention masks heads positions feed_forward normalization
-blocks gpt counting encoder_decoder training sampling beam cache efficiency pretrained`. Shared by several of them:
-`config trace layers checks linear fast device`. Used in training: `training_options`.
+blocks gpt counting encoder_decoder training sampling beam cache efficiency pretrained assistant`. Shared by several of
+them: `config trace layers checks linear fast device`. Used in training: `training_options`.
 
 `tinytown`: a world of text with known entropy. `hub`: public weights and other libraries' formats. `claims`: the engine
 of experiments on common statements about Transformers. `live`: the engine of interactive figures. `ladder`: the model

@@ -46,6 +46,7 @@ BLOCKS = "the size of the blocks changes nothing in the result, and who reads on
 ORDINARY = "made for vectors that one can follow on paper: the suite takes exp without care as right here"
 TEN_BYTES = "both recipes take 10 bytes, which is the point of the exercise"
 COUNTED = "no parameter depends on it"
+ALIKE = "neither the template nor the user is learned: which of the two it is makes no difference"
 NORMED = "behind a norm no score exceeds √D times the gains, here 16, so that exp(−100) beside them is 0"
 DRAWN = "frequencies of so many draws do not show the third digit of a probability"
 
@@ -117,6 +118,15 @@ EQUIVALENT = [
     ("your_gpt.loss", "axis of one squeezed: *", "the sum of one number is that number"),
     ("your_gpt.loss", "order assumed: story_tokens sorted", ORDER),
     ("your_gpt.writes", "order assumed: stories *", ORDER),
+    ("assistant.answer_mask", "range of numbers: roles at least 1", ALIKE),
+    *[
+        ("assistant.dpo_loss", f"arguments exchanged: {pair}", "the two enter with the same sign")
+        for pair in ("chosen and ref_rejected", "ref_chosen and rejected")
+    ],
+    ("assistant.dpo_loss", "axis of one squeezed: *", "one number is broadcast to the others"),
+    ("assistant.group_advantage", "rows of zeros: rewards by 1.0", SHIFTED),
+    ("assistant.frontier", "less exact: *float16", ROOM),
+    ("assistant.frontier", "rounded result: numbers *", ROOM),
     ("*", "mode of a model: no switch heard", SWITCH),
 ]
 

@@ -21,7 +21,8 @@ from tests import on_device
 # calls that checking them would take longer than the tests.
 SHAPED = [
     *("embeddings", "attention", "masks", "heads", "positions", "feed_forward", "normalization", "blocks", "gpt"),
-    *("counting", "encoder_decoder", "training", "sampling", "beam", "pretrained", "config", "cache", "trace"),
+    *("counting", "encoder_decoder", "training", "sampling", "beam", "pretrained", "assistant"),
+    *("config", "cache", "trace"),
     *("claims", *(f"chapters.{chapter.slug}.claims" for chapter in CHAPTERS)),
     *("chapters.encoder_decoder.masked_reader", "chapters.encoder_decoder.translator"),
 ]

@@ -1,4 +1,4 @@
-"""my_gpt.py: your GPT, from ids to stories. Chapter 17.
+"""my_gpt.py: your GPT, from ids to stories. Chapter 18.
 
 It has GPT-2's shape: learned positions, LayerNorm before each branch, one table for reading and for the output.
 P holds the parts that you handed in; one that is missing is lent by the library, and `print(P)` says which.

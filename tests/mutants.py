@@ -114,6 +114,12 @@ EQUIVALENT = [
     ],
     ("efficiency.rnn_or_attention", "other >= one", "no two times that are measured are equal"),
     ("normalization.speed", "(('layer', layer_norm), ('rms', rms_norm))", "either may be timed first"),
+    ("assistant.group_advantage", "dim=-1, keepdim=True", LAST),
+    ("assistant.frontier", "(('policy', policy), ('best_of_n', best_of_n))", "either may be measured first"),
+    *[("assistant.frontier", f"(0.001, {high})", "no β that is found is so high") for high in ("9999.0", "10001.0")],
+    *[("assistant.frontier", f"range({rounds})", "the last halvings change no digit") for rounds in (59, 61)],
+    ("assistant.frontier", ">= nats", "no two divergences are equal to the last digit"),
+    *[("assistant.frontier", part, "a product does not mind the order") for part in ("(reward @ best", "(reward @ p)")],
 ]
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from course_lib import (
+    assistant,
     attention,
     beam,
     cache,
@@ -341,6 +342,27 @@ def specs(folder: Path) -> dict[str, tuple[Callable, Callable[[], dict]]]:
             lambda: written() | {"path": folder / "again.pt", "history": {"losses": [1.0]}},
         ),
         "load_checkpoint": (checkpoints.load_checkpoint, written),
+        # ---------------------------------------------------------------------------------------------------- assistant
+        "add_tokens": (assistant.add_tokens, made(model=lambda: DECODER, n=2)),
+        "answer_targets": (
+            assistant.answer_targets, made(ids=lambda: ids(2, 3), roles=lambda: torch.tensor([[0, 1, 2], [1, 0, 2]]))
+        ),
+        "log_probs_of": (
+            assistant.log_probs_of, made(model=lambda: DECODER, ids=lambda: ids(2, 3), targets=lambda: ids(2, 3))
+        ),
+        "best_policy": (
+            assistant.best_policy, made(base=lambda: x(4).softmax(0), reward=lambda: x(4), beta=0.5)
+        ),
+        "divergence": (
+            assistant.divergence, made(p=lambda: x(4).softmax(0), base=lambda: x(4).flip(0).softmax(0))
+        ),
+        "best_of_n_divergence": (assistant.best_of_n_divergence, made(n=4)),
+        "dpo_loss": (
+            assistant.dpo_loss,
+            made(chosen=lambda: x(3), rejected=lambda: x(3), ref_chosen=lambda: x(3), ref_rejected=lambda: x(3),
+                 beta=0.5),
+        ),
+        "group_advantages": (assistant.group_advantages, made(rewards=lambda: x(2, 3))),
         # ----------------------------------------------------------------------------------------------------- sampling
         "top_k_filter": (sampling.top_k_filter, made(logits=lambda: x(2, V), k=3)),
         "top_p_filter": (sampling.top_p_filter, made(logits=lambda: x(2, V), p=0.5)),
@@ -507,19 +529,20 @@ ACCEPTED: list[tuple[str, str, str, str]] = [
     # ----------------------------------------------------------------------------------------- numbers that are none
     (LAYERS, "x|context|encoded|query|key|value|rotary|angles|score_bias|scale", NO_NUMBERS,
      "a layer passes on what is no number, so that it shows where it began; loss, sampler and loader refuse it"),
-    ("*", "x|weight|speeds|logits|p|q|scale|hidden", "one of 1e38", "a number like another, and the result is finite"),
+    ("*", "x|weight|speeds|logits|p|q|scale|hidden|reward|rewards|chosen|rejected|ref_chosen|ref_rejected",
+     "one of 1e38", "a number like another, and the result is finite"),
     ("*", "logits", "one -inf", "−inf forbids a token"),
     ("split_heads|merge_heads", "x", "int64|bool|complex64", "a reshape: nothing is computed"),
     ("slowed|SwiGLU()|GeGLU()|rotary_angles|split_heads|merge_heads|SinusoidalPositions()|LearnedPositions()",
      "x|speeds|positions", "on meta", "a shape goes in and a shape comes out, as on the meta device it should"),
     # -------------------------------------------------------------------------------------------- shapes and precision
-    ("*", "x|weight|speeds|logits|angles|rotary|score_bias|scale|p|q", "float64|float16", "another precision"),
+    ("*", "x|weight|speeds|logits|angles|rotary|score_bias|scale|p|q|rewards", "float64|float16", "another precision"),
     ("scaled_dot_product_attention|*()", "score_bias", "int64", "whole numbers are numbers, and become the scores'"),
     ("scaled_dot_product_attention|MultiHeadAttention()*|TransformerBlock()*|EncoderOnly()|EncoderDecoder*|combine",
      "mask|source_mask|context_mask|first|second|score_bias", "0-d|one more dimension|one dimension less|transposed",
      "it broadcasts to the scores in one way alone"),
     ("*", "*mask|first|second", "all False", "a query that may attend to nothing gets zeros"),
-    ("*", "x|logits|weight|speeds|query|key|value|ids|target_ids|positions|angles|rotary|q", FREE,
+    ("*", "x|logits|weight|speeds|query|key|value|ids|target_ids|positions|angles|rotary|q|rewards", FREE,
      "a dimension that the signature leaves free: more or fewer rows, tokens, features or words"),
     ("KVCache.select", "rows", FREE, "any rows, any number of them"),
     ("padding_mask*", "lengths", f"{FREE}|one more|one less|int16|uint8|two numbers of numpy", "a length for each row"),
@@ -528,7 +551,8 @@ ACCEPTED: list[tuple[str, str, str, str]] = [
     ("rotary_angles", "positions", "one -1|one huge|one -100|one 10,000", "a rotation by any number of tokens"),
     # -------------------------------------------------------------------------------------------------- ids and tokens
     ("*", "targets", "one -100", "a target of −100 is not predicted"),
-    ("Batches", "ids", "one -1|one huge|one -100|one 10,000", "it knows no vocabulary: the model refuses such ids"),
+    ("Batches|answer_targets", "ids", "one -1|one huge|one -100|one 10,000",
+     "it knows no vocabulary: the model refuses such ids"),
     ("int8_linear", "q", "one -1|one huge|one -100|one 10,000", "a number of int8 like another"),
     ("*", "stop", "None|empty|a number|zero|one more|one less|in a list|two numbers of numpy", "ids, or none"),
     ("pad_left|story_losses", "pad_id", "-1|zero|2 ** 40", "the model does not see it, and refuses it if it is no id"),
@@ -539,7 +563,8 @@ ACCEPTED: list[tuple[str, str, str, str]] = [
     # ---------------------------------------------------------------------------------------------------------- numbers
     ("*", "dropout|dropout_p", "zero|tiny|a half", "a probability below 1"),
     ("*", "qk_norm|eps|norm_eps|factor|high|original|low|theta|rope_theta|peak_flops|max_norm|penalty"
-     "|repetition_penalty|temperature|weight_decay", "huge|2 ** 40|tiny|a half|zero", "a number in its range"),
+     "|repetition_penalty|temperature|weight_decay|beta", "huge|2 ** 40|tiny|a half|zero", "a number in its range"),
+    ("best_of_n_divergence", "n", "2 ** 40", "any number of samples"),
     ("train|clip", "max_norm", "None|inf", "gradients are never scaled down"),
     ("*", "top_p|min_p|p|utilization|rotary_share", "tiny|a half", "a share in (0, 1]"),
     ("*", "rope_scaling|scaling", "a huge in it", "a factor of any size"),

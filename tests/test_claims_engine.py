@@ -267,6 +267,6 @@ def test_what_was_recorded_says_which_notebooks_show_it(empty_record, invented, 
     each = invented(lambda: measured(1.0))
     assert main(["claims", "--record", each.id]) == 0
     said = capsys.readouterr().out
-    assert "python -m course_lib refresh notebooks/03_masks.ipynb notebooks/16_claims.ipynb" in said
+    assert "python -m course_lib refresh notebooks/03_masks.ipynb notebooks/17_claims.ipynb" in said
     assert main(["claims", "--about", each.id]) == 0
     assert "when refuted: it is 0 or less" in capsys.readouterr().out

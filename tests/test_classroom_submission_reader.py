@@ -19,7 +19,7 @@ from tests.handed_in import TEXT, lay_out, said
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("number", range(1, 16))
+@pytest.mark.parametrize("number", range(1, 17))
 def test_the_chapter_stands_in_the_file_name_whatever_others_put_around_it(number):
     [stem] = [path.stem for path in (ROOT / "exercises").glob(f"{number:02}_*.ipynb")]
     for name in (

@@ -74,7 +74,7 @@ def test_the_wavelengths_are_those_of_the_formula_and_end_short_of_ten_thousand_
     assert found.verdict == "depends"
     ends = (10_000 ** (2046 / 2048), 10_000 ** (510 / 512), 1000)
     assert found.values == pytest.approx([2 * math.pi * end for end in ends], rel=1e-4)
-    assert [abs(end - 1) <= 0.01 for end in found.figures["last"]] == [True, False, False], "chapter 16 says so"
+    assert [abs(end - 1) <= 0.01 for end in found.figures["last"]] == [True, False, False], "chapter 17 says so"
     assert "60,611" in found.measured
 
 

@@ -168,7 +168,7 @@ def test_the_output_of_a_cell_that_answers_the_one_above_it_is_folded_again_afte
     assert folded.metadata == {"tags": ["folded"], "jupyter": {"outputs_hidden": True}}
     assert folded.outputs[0].data == {}, "JupyterLab shows the first line of the first output"
     assert "jupyter" not in stays.metadata
-    finished = nbformat.read(ROOT / "notebooks" / "16_claims.ipynb", as_version=4).cells
+    finished = nbformat.read(ROOT / "notebooks" / "17_claims.ipynb", as_version=4).cells
     assert [cell.source for cell in finished if "folded" in cell.metadata.get("tags", [])] == [
         "try_experiment(own.decide, own.measure, own.control)\nsource(own.decide, own.measure, own.control)"
     ]

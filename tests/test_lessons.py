@@ -83,7 +83,7 @@ def test_a_section_has_one_note_below_its_heading():
             read_notes(wrong, "x.ipynb")
 
 
-@pytest.mark.parametrize("name", ["02_attention.ipynb", "17_your_gpt.ipynb"])
+@pytest.mark.parametrize("name", ["02_attention.ipynb", "18_your_gpt.ipynb"])
 def test_a_learners_copy_differs_by_the_notes_alone(name):
     whole = (NOTEBOOKS / name).read_bytes()
     copy = for_learners(whole)

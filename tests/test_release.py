@@ -199,7 +199,7 @@ def test_release_refuses_what_it_might_spoil(tmp_path, capsys, monkeypatch):
 def test_what_somebody_made_beside_the_notebooks_reaches_no_learner(name, tmp_path):
     """A teacher's own GPT, and models that were trained there: git does not see them, and learners are not to."""
     (tmp_path / "notebooks").mkdir()
-    assert left_out(str(tmp_path / "notebooks"), [name, "17_your_gpt.ipynb", "glossary.md"]) == {name}
+    assert left_out(str(tmp_path / "notebooks"), [name, "18_your_gpt.ipynb", "glossary.md"]) == {name}
 
 
 def test_answers_in_the_repositorys_own_exercises_reach_no_learner(tmp_path):

@@ -1,4 +1,4 @@
-"""Chapter 16's figures and the record of findings: every claim has its sign, every experiment its finding."""
+"""Chapter 17's figures and the record of findings: every claim has its sign, every experiment its finding."""
 
 import html
 import itertools
@@ -30,7 +30,7 @@ def test_every_experiment_has_a_finding_on_record_and_no_other():
 
 def test_claims_are_sentences_of_a_chapter():
     for each in in_order():
-        assert 1 <= each.chapter <= 15, each.id
+        assert 1 <= each.chapter <= 16, each.id
         assert "." in each.id
         assert len(each.claim.split()) >= 3, each.id
         found = recorded()[each.id]

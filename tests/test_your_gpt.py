@@ -1,4 +1,4 @@
-"""Chapter 17: my_gpt.py filled in is a GPT, a planted fault is named where it stands, a lent part is named as lent."""
+"""Chapter 18: my_gpt.py filled in is a GPT, a planted fault is named where it stands, a lent part is named as lent."""
 
 import math
 from pathlib import Path
@@ -308,7 +308,7 @@ def test_the_same_model_with_rope_is_between_the_rung_with_four_blocks_and_the_f
     file, rope = records.recorded_heights().values()
     assert 0.05 < rope.above < 0.15 < min(file.nats) - file.grammar, "the guess has these ranges"
     saved = [learned - turned for learned, turned in zip(file.nats, rope.nats)]
-    assert (round(min(saved), 2), round(max(saved), 2)) == (0.05, 0.14), "section 17.4 has these numbers"
+    assert (round(min(saved), 2), round(max(saved), 2)) == (0.05, 0.14), "section 18.4 has these numbers"
     assert rungs.recorded()["four"].above < 0.05
 
 

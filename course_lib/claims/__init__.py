@@ -2,7 +2,7 @@
 
 `registry` defines experiments, `findings` stores their results, and `card` shows a result in a notebook. `rates` finds
 the learning rate of each arm, and `stress` repeats a claim with longer training and wider models. The experiments are
-in `chapters/<slug>/claims.py`. The chapters print the findings below the claims; chapter 16 and
+in `chapters/<slug>/claims.py`. The chapters print the findings below the claims; chapter 17 and
 `python -m course_lib claims` print them all. `recipes` train the models that ship with the course.
 """
 

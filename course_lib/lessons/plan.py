@@ -35,6 +35,7 @@ FIRST = (
     "counting",
     "your_gpt",
     "pretrained",
+    "assistant",
     "encoder_decoder",
     "claims",
 )

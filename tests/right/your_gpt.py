@@ -1,4 +1,4 @@
-"""Chapter 17: right answers in other styles."""
+"""Chapter 18: right answers in other styles."""
 
 import contextlib
 import math

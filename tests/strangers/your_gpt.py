@@ -1,4 +1,4 @@
-"""Right answers in the manner of others, chapter 17: registries, state dicts held side by side, averages, judges."""
+"""Right answers in the manner of others, chapter 18: registries, state dicts held side by side, averages, judges."""
 
 import collections
 import itertools

@@ -1,4 +1,4 @@
-"""Figures of chapter 16: how a verdict is reached, twelve claims with their results, and one claim as a card."""
+"""Figures of chapter 17: how a verdict is reached, twelve claims with their results, and one claim as a card."""
 
 import re
 import textwrap

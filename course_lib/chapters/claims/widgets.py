@@ -1,4 +1,4 @@
-"""Live figures of chapter 16: a list of all claims that can be filtered, and one claim with all its measurements."""
+"""Live figures of chapter 17: a list of all claims that can be filtered, and one claim with all its measurements."""
 
 import html
 import textwrap

@@ -1,4 +1,4 @@
-"""Figures of chapter 17: how far apart two models are, tensor by tensor, and the ladder with your own model."""
+"""Figures of chapter 18: how far apart two models are, tensor by tensor, and the ladder with your own model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How the tests of chapter 17 use an answer if one call is not enough: see `grading/fixtures.py`."""
+"""How the tests of chapter 18 use an answer if one call is not enough: see `grading/fixtures.py`."""
 
 from course_lib.grading.exercise import ArgumentChanged
 

@@ -1,4 +1,4 @@
-"""Chapter 17's records: the results of a completed my_gpt.py after full training, in assets/your_gpt.json.
+"""Chapter 18's records: the results of a completed my_gpt.py after full training, in assets/your_gpt.json.
 
 python -m course_lib.chapters.your_gpt.records my/notebooks/my_gpt.py    trains yours for the same time and prints both
 """
@@ -31,13 +31,13 @@ SEEDS = (0, 1, 2)  # as for the ladder's rungs
 
 
 def tinytown_gpt(my_gpt: ModuleType, seed: int = 0) -> Any:
-    """Return your model at the size of chapter 17, untrained."""
+    """Return your model at the size of chapter 18, untrained."""
     torch.manual_seed(seed)
     return my_gpt.MyGPT(tinytown_config())
 
 
 def tinytown_config(positions: str = "learned") -> TransformerConfig:
-    """Return the configuration of the model of chapter 17."""
+    """Return the configuration of the model of chapter 18."""
     return TransformerConfig(
         vocab_size=len(WordTokenizer()), d_model=64, n_heads=4, n_layers=4, max_seq_len=96, positions=positions
     )

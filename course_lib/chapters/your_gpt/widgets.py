@@ -1,4 +1,4 @@
-"""A live figure of chapter 17: one tensor gets a fault, and a function looks for the place where it begins."""
+"""A live figure of chapter 18: one tensor gets a fault, and a function looks for the place where it begins."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The workshop of chapter 17: fetch your parts, write my_gpt.py, and compare each of its stages with the library's.
+"""The workshop of chapter 18: fetch your parts, write my_gpt.py, and compare each of its stages with the library's.
 
 begin()                        # writes my_gpt.py from a skeleton, if there is none
 my_gpt = load()                # the file as it is now

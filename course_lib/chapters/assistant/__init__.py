@@ -1,0 +1,1 @@
+"""From base to assistant: the code of this chapter."""

@@ -1,0 +1,57 @@
+"""Live figures of chapter 16: the best model for each price, and a reward that was exploited."""
+
+from collections.abc import Sequence
+
+import ipywidgets as widgets
+import numpy as np
+from torch import Tensor
+
+from course_lib.chapters.assistant import figures
+from course_lib.chapters.assistant.explorers import EXPLORERS as EXPLORERS
+from course_lib.chapters.assistant.methods import TOKENIZER, frontier, good, speaks
+from course_lib.live.figure import LiveFigure
+
+# The web edition records these figures: call -> the control whose values it records one by one.
+RECORDED = {"live.price": "beta"}
+
+RATE = 0.1  # of the base's stories are good, in round numbers
+BETAS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0)
+
+
+def price() -> LiveFigure:
+    """Show the best model for a price of β per nat, when a tenth of the base's stories are good."""
+
+    def draw(beta):
+        return figures.Price(RATE, beta)
+
+    def describe(beta):
+        share, nats = frontier(RATE, beta)
+        return (
+            f"The reward is {share:.3f} and the price {beta:g} · {nats:.3f} = {beta * nats:.3f}: "
+            f"together {share - beta * nats:.3f}."
+        )
+
+    options = [(f"{beta:g}", beta) for beta in BETAS]
+    controls = {"beta": widgets.SelectionSlider(options=options, value=0.3, description="β, price of a nat")}
+    return LiveFigure(draw, controls, describe)
+
+
+def exploited(stories: Sequence[Tensor]) -> LiveFigure:
+    """Show what a model that earns a reward for sounds told at each step of its training.
+
+    stories: for each step, the ids (N, T) of its stories.
+    """
+    heard = np.array([speaks(told).mean().item() for told in stories])
+    true = np.array([good(told).mean().item() for told in stories])
+    texts = [TOKENIZER.decode([i for i in told[0].tolist() if i > TOKENIZER.eos_id]) for told in stories]
+
+    def draw(step):
+        return figures.Exploited(heard, true, step)
+
+    def describe(step):
+        words = texts[step - 1].split()
+        cut = " …" if len(words) > 45 else ""
+        return f"Its first text at step {step}: {' '.join(words[:45])}{cut}"
+
+    slider = widgets.IntSlider(value=len(stories), min=1, max=len(stories), description="step", continuous_update=True)
+    return LiveFigure(draw, {"step": slider}, describe)
