@@ -22,7 +22,18 @@ from course_lib.assistant import (
     group_advantages,
     log_probs_of,
 )
-from course_lib.chapters.assistant.methods import best_of, expected_product, frontier, says, two_valued
+from course_lib.chapters.assistant.methods import (
+    base_model,
+    best_of,
+    compared,
+    expected_product,
+    frontier,
+    learned_reward,
+    log_p,
+    says,
+    tell,
+    two_valued,
+)
 from course_lib.config import TransformerConfig
 from course_lib.gpt import DecoderOnly
 from course_lib.tinytown import Tinytown, grammar, split_words
@@ -268,3 +279,34 @@ class TestTheGrammarsOptimum:
         share, nats = frontier(0.1, beta)
         assert share == pytest.approx(0.1 * math.exp(1 / beta) / (0.9 + 0.1 * math.exp(1 / beta)))
         assert two_valued(0.1, share) == pytest.approx(nats, abs=1e-9)
+
+
+class TestRewards:
+    def test_a_learned_reward_is_the_share_of_good_stories_among_those_with_the_same_words(self):
+        """With one word that decides, a logistic regression has a closed form: the share in each of two groups."""
+        kinds = [([1, 5, 6, 2], 1.0)] * 30 + [([1, 6, 5, 2], 0.0)] * 10 + [([1, 6, 7, 2], 1.0)] * 10
+        kinds += [([1, 7, 6, 2], 0.0)] * 30
+        stories = torch.tensor([ids for ids, _ in kinds])
+        reward = learned_reward(stories, torch.tensor([earned for _, earned in kinds]), steps=2000)
+        expected = torch.tensor([0.75] * 40 + [0.25] * 40)
+        torch.testing.assert_close(reward(stories), expected, atol=0.01, rtol=0)
+
+    def test_a_learned_reward_does_not_see_the_order_of_words_or_how_often_they_occur(self):
+        stories = torch.randint(3, 40, (64, 9), generator=torch.Generator().manual_seed(0))
+        reward = learned_reward(stories, (stories == 5).any(dim=1).float(), steps=20)
+        torch.testing.assert_close(reward(stories.flip(1)), reward(stories))
+        torch.testing.assert_close(reward(torch.cat([stories, stories], dim=1)), reward(stories))
+
+    def test_a_judge_prefers_the_good_story_of_each_pair_as_often_as_bradley_and_terry_say(self):
+        base = base_model()
+        stories = tell(base, 24, torch.Generator().manual_seed(0))
+        rewards = (torch.arange(24) < 8).float()  # which ones are good makes no difference here
+        generator = torch.Generator().manual_seed(1)
+        pairs = compared(base, stories, rewards, 4000, generator, strength=1.5)
+        place = {tuple(row): i for i, row in enumerate(stories.tolist())}
+        chosen, rejected = ([place[tuple(row)] < 8 for row in rows.tolist()] for rows in (pairs.chosen, pairs.rejected))
+        assert all(one != other for one, other in zip(chosen, rejected))
+        assert sum(chosen) / 4000 == pytest.approx(1 / (1 + math.exp(-1.5)), abs=0.03)
+        with torch.no_grad():
+            torch.testing.assert_close(pairs.ref_chosen[:5], log_p(base, pairs.chosen[:5]))
+            torch.testing.assert_close(pairs.ref_rejected[:5], log_p(base, pairs.rejected[:5]))

@@ -84,7 +84,7 @@ def test_an_answer_is_right_if_all_of_its_words_are():
 # ------------------------------------------------------------------------------------------------------------- rewards
 def test_the_share_at_a_divergence_is_read_between_the_points_of_a_path(monkeypatch):
     monkeypatch.setattr(measured, "base_rate", lambda: 0.1)
-    path = [Result(0.2, 0.2, 0.5), Result(0.9, 0.9, 0.4), Result(0.4, 0.6, 1.5), Result(0.0, 1.0, 20.0)]
+    path = [Result(0.2, 0.5, 0.2), Result(0.9, 0.4, 0.9), Result(0.4, 1.5, 0.6), Result(0.0, 20.0, 1.0)]
     assert measured.share_at(path, 0.25) == pytest.approx(0.15)
     assert measured.share_at(path, 1.0) == pytest.approx(0.3), "points nearer to the base again are left out"
     assert measured.share_at(path, 30.0) == 0.0, "never reached: at the farthest"
@@ -98,7 +98,7 @@ def test_the_base_is_at_the_beginning_of_its_own_path():
     first, second = watched.path()
     assert (first.divergence, second.divergence) == (0, 0)
     assert (first.good + second.good) / 2 == pytest.approx(good(stories).mean().item())
-    assert (first.speaks + second.speaks) / 2 == pytest.approx(speaks(stories).mean().item())
+    assert (first.earned + second.earned) / 2 == pytest.approx(speaks(stories).mean().item())
 
 
 @pytest.mark.proof

@@ -204,7 +204,7 @@ def test_chapter_15_shows_what_the_real_models_gave(monkeypatch):
         own = source.replace("REAL = False", "REAL = True").replace('read_json(ASSETS / "real_models.json")', "{}")
         exec(own, shown)
     record = read_json(ASSETS / "real_models.json")
-    assert shown["real"].keys() == record.keys()
+    assert shown["real"].keys() == record.keys() - {"chat"}, "chapter 16 keeps the chat"
     for own, kept in zip(shown["real"]["parity"], record["parity"]):
         assert list(own[:3]) == kept[:3]
         assert max(float(own[3]), float(kept[3])) < 1e-3
@@ -217,3 +217,17 @@ def test_chapter_15_shows_what_the_real_models_gave(monkeypatch):
         )
     for name in ("similarity", "it"):
         torch.testing.assert_close(torch.tensor(shown["real"][name]), torch.tensor(record[name]), atol=1e-3, rtol=0)
+
+
+@pytest.mark.proof
+def test_chapter_16_shows_what_smollm2_wrote():
+    """The cell that asks it runs once more with the real weights; what it shows without them is the record."""
+    fetched("smollm2-135m")
+    notebook = nbformat.read(Path(__file__).parent.parent / "notebooks" / "16_assistant.ipynb", as_version=4)
+    sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    (asks,) = [source for source in sources if 'real["chat"] =' in source]
+    assert "REAL = False" in sources[0]
+    shown: dict = {}
+    for source in (sources[0].replace("REAL = False", "REAL = True"), asks):
+        exec(source, shown)
+    assert shown["real"]["chat"] == read_json(ASSETS / "real_models.json")["chat"]

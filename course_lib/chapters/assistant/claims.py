@@ -34,10 +34,10 @@ from course_lib.chapters.assistant.methods import (
     from_reward,
     frontier,
     good,
+    learned_reward,
     learner,
     log_p,
     measure,
-    speaks,
     tell,
     two_valued,
 )
@@ -242,14 +242,14 @@ class Watched:
 
     def __init__(self, reward: Reward):
         self.reward, self.model = reward, base_model()
-        self.seen: list[tuple[float, float, float]] = []  # shares of good stories and of those with a sound, nats
+        self.seen: list[tuple[float, float, float]] = []  # share of good stories, nats from the base, mean reward
 
     def __call__(self, told: Tensor) -> Tensor:
         earned = self.reward(told)  # (N,)
         true = earned if self.reward is good else good(told)
         with torch.no_grad():
             apart = log_p(self.model, told) - log_p(base_model(), told)  # (N,)
-        self.seen.append((true.mean().item(), speaks(told).mean().item(), apart.mean().item()))
+        self.seen.append((true.mean().item(), apart.mean().item(), earned.mean().item()))
         return earned
 
     def path(self) -> tuple[Result, ...]:
@@ -283,6 +283,12 @@ def base_stories() -> tuple[Tensor, Tensor]:
     return stories, good(stories)
 
 
+@cache
+def proxy() -> Reward:
+    """Return a reward that was learned from the base model's stories."""
+    return learned_reward(*base_stories())
+
+
 def base_rate() -> float:
     """Return the share of the base model's stories that are good."""
     return base_stories()[1].mean().item()
@@ -314,7 +320,10 @@ DPO_RATES = (3e-5, 1e-4, 3e-4)
 @cache
 def pairs_of(seed: int, steps: int) -> Pairs:
     """Return the pairs that the steps need, from the same number of stories of the base."""
-    return compared(base_model(), steps * BATCH, STRENGTH, seed, told=steps * BATCH)
+    generator = torch.Generator().manual_seed(seed)
+    with evaluating(base_model()):
+        stories = tell(base_model(), steps * BATCH, generator)
+    return compared(base_model(), stories, good(stories), steps * BATCH, generator, STRENGTH)
 
 
 def dpo_verdict(ahead: list[float]) -> str:
@@ -475,18 +484,18 @@ def price_verdict(apart: list[float], kept: list[float]) -> str:
         "gold reward frontier, and so the effect of the penalty on the gold score is akin to early stopping (Figure "
         "14). However, we have seen some evidence that this result could be particularly sensitive to hyperparameters.",
     ),
-    control="The same proxy, which does not see whether a story is possible, with a price of 0.3 per nat and without "
-    "one. Near the base, the true reward is compared at the same divergence: 0.3, 0.5 and 0.7 nats, each at its best "
-    "of at least three rates. After all steps, it is compared at the highest rate.",
+    control="The same proxy, learned from which words occur in 2,048 stories of the base, with a price of 0.3 per nat "
+    "and without one. Near the base, the true reward is compared at the same divergence: 0.3, 0.5 and 0.7 nats, each "
+    "at its best of at least three rates. After all steps, it is compared at the highest rate.",
     verdict=price_verdict,
     seeds=SEEDS,
 )
 def price_of_divergence(size: Size) -> Measurement:
-    """Train on the proxy with and without a price, and follow the true reward."""
+    """Train on a learned proxy with and without a price, and follow the true reward."""
     steps = size.steps(PROXY_STEPS)
 
     def train(beta: float, rate: float, seed: int) -> tuple[float, float, tuple[Result, ...]]:
-        _, path = rewarded(speaks, beta, steps, rate, seed)
+        _, path = rewarded(proxy(), beta, steps, rate, seed)
         share = statistics.fmean(share_at(path, nats) for nats in LOOKS)
         return -share if max(each.divergence for each in path) >= LOOKS[-1] else math.inf, share, path
 
@@ -495,7 +504,7 @@ def price_of_divergence(size: Size) -> Measurement:
     far = {beta: [train(beta, PROXY_RATES[-1], seed)[-1][-1] for seed in SEEDS] for beta in (PRICE, 0.0)}
     kept = [one.good - other.good for one, other in zip(far[PRICE], far[0.0])]
     near = [statistics.fmean(share for _, share, _ in runs) for runs in (priced, free)]
-    names = {"good stories": "good", "stories with a sound (the proxy)": "speaks", "nats from the base": "divergence"}
+    names = {"good stories": "good", "the proxy's mean": "earned", "nats from the base": "divergence"}
     rows = [
         (
             f"{what}, after all steps",
@@ -513,8 +522,8 @@ def price_of_divergence(size: Size) -> Measurement:
         ),
         values=kept,
         figures={"apart": [round(each, 2) for each in apart], "kept": [round(each, 2) for each in kept]},
-        because="Without a price, the model goes on until nearly every story has a sound and hardly any is possible. A "
-        "price stops it before. Near the base, it changes little.",
+        because="With a price, the model stays where the proxy is right, as if it had been stopped early. But at the "
+        "same divergence, it also tells more good stories than a model without a price.",
     )
 
 

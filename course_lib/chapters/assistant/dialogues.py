@@ -1,4 +1,4 @@
-"""Dialogues: questions about Tinytown with their answers, written in a chat template."""
+"""Dialogues of chapter 16: questions about Tinytown with their answers, written in a chat template."""
 
 import random
 from dataclasses import dataclass

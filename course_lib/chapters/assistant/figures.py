@@ -1,5 +1,5 @@
-"""Figures of chapter 16: the best possible reward at each divergence, the methods beside it, and a reward that was
-exploited."""
+"""Figures of chapter 16: the best possible reward at each divergence, the methods compared with it, and a reward
+that was exploited."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +18,9 @@ MARKS = {  # of each method: the shape carries the meaning, the colour helps
     "policy gradient": ("^", GREEN),
     "without a price": ("v", RED),
 }
+
+
+BELOW = "Best of n is on the frontier; the trained models are below it"
 
 
 def curve(rate: float) -> tuple[np.ndarray, np.ndarray]:
@@ -65,9 +68,9 @@ class Price(Drawing):
 
 
 def methods(rate: float, results: dict[str, Sequence[tuple[str, Result]]], limit: float = 4.0) -> Figure:
-    """Draw each method's results beside the frontier.
+    """Draw each method's results, and the frontier.
 
-    results: method -> (label, result) pairs. Results beyond `limit` nats are drawn at the right edge.
+    results: method -> (label, result) pairs. Results beyond `limit` nats stand at the right edge.
     """
     figure, axes = new_figure(8.4, 4.4)
     divergences, shares = curve(rate)
@@ -87,15 +90,25 @@ def methods(rate: float, results: dict[str, Sequence[tuple[str, Result]]], limit
     axes.set_xlabel("divergence from the base, in nats per story")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=len(results), fontsize=FONT - 1, frameon=False,
                 handletextpad=0.1, columnspacing=1.2)  # fmt: skip
-    headline(figure).set_text("Best of n is on the frontier; the trained models are below it")
+    headline(figure).set_text(BELOW)
     return figure
+
+
+def methods_in_words(results: dict[str, Sequence[tuple[str, Result]]]) -> str:
+    """Return what `methods` shows, in words."""
+    each = [
+        f"{name}{f' ({label})' if label else ''}: {result.good:.0%} at {result.divergence:.1f} nats"
+        for name, given in results.items()
+        for label, result in given
+    ]
+    return f"{BELOW}. Share of good stories and divergence: {'; '.join(each)}."
 
 
 @dataclass
 class Exploited(Drawing):
     """Draw the reward that a model was trained on, and the true one, over the steps of training."""
 
-    trained_on: np.ndarray  # (steps,) share of texts that earn the reward
+    trained_on: np.ndarray  # (steps,) mean of the reward that the model is trained on
     true: np.ndarray  # (steps,) share of good stories
     step: int
 
@@ -105,21 +118,19 @@ class Exploited(Drawing):
         axes.plot(steps, self.trained_on, color=ORANGE, linewidth=2.5, linestyle="--")
         axes.plot(steps, self.true, color=BLUE, linewidth=2.5)
         end = steps[-1] * 1.02
-        axes.text(end, self.trained_on[-1], "a sound occurs\n(the reward)", fontsize=FONT, color=INK, va="center")
-        axes.text(end, self.true[-1], "good stories\n(what we want)", fontsize=FONT, color=INK, va="center")
+        axes.text(end, self.trained_on[-1], "the learned reward", fontsize=FONT, color=INK, va="center")
+        axes.text(end, self.true[-1], "the true reward", fontsize=FONT, color=INK, va="center")
         self.line = axes.axvline(1, color=GREY, linewidth=1.5)
         (self.marks,) = axes.plot([], [], "o", color=INK, markersize=7)
-        axes.set(xlim=(0.5, 1.25 * len(steps)), ylim=(-0.1, 1.1), xlabel="step of training", ylabel="share of texts")
+        axes.set(xlim=(0.5, 1.25 * len(steps)), ylim=(-0.1, 1.1), xlabel="step of training", ylabel="mean reward")
         axes.set_xticks(range(5, len(steps) + 1, 5))
         self.headline = headline(figure)
-        self.headline.set_text("Step 20: a sound occurs in 100% of the texts, and 100% are good stories")
+        self.headline.set_text("Step 20: the learned reward is 0.99, and the true one 0.00")
         fix_layout(figure)
         return figure
 
     def move(self) -> None:
-        heard, good = self.trained_on[self.step - 1], self.true[self.step - 1]
+        learned, true = self.trained_on[self.step - 1], self.true[self.step - 1]
         self.line.set_xdata([self.step, self.step])
-        self.marks.set_data([self.step, self.step], [heard, good])
-        self.headline.set_text(
-            f"Step {self.step}: a sound occurs in {heard:.0%} of the texts, and {good:.0%} are good stories"
-        )
+        self.marks.set_data([self.step, self.step], [learned, true])
+        self.headline.set_text(f"Step {self.step}: the learned reward is {learned:.2f}, and the true one {true:.2f}")

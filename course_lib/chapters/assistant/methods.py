@@ -1,4 +1,4 @@
-"""Methods: four ways to make Tinytown's model tell stories in which an animal speaks.
+"""Methods of chapter 16: four ways to make Tinytown's model tell stories in which an animal speaks.
 
 The base model is the one that ships with the course. A story earns 1 if it is possible in Tinytown and an animal says
 something in it, and 0 otherwise. Each method is a loop that fits on a page; the chapter shows it.
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import torch
+import torch.nn.functional as F
 from torch import Generator, Tensor
 from tqdm.auto import tqdm
 
@@ -64,22 +65,21 @@ def good(stories: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Result:
-    """Hold the result of a method: its share of good stories, its share with a sound, and its divergence from the base
-    in nats per story, with the standard error of that divergence."""
+    """Hold the result of a method: its share of good stories, its divergence from the base in nats per story, and the
+    mean of the reward that it was trained on."""
 
     good: float
-    speaks: float
     divergence: float
-    error: float = 0.0
+    earned: float
 
 
-def measure(model: DecoderOnly, base: DecoderOnly, n: int = 512, seed: int = 99) -> Result:
-    """Measure a model on n stories that it tells."""
+def measure(model: DecoderOnly, base: DecoderOnly, n: int = 512, seed: int = 99, reward: Reward = good) -> Result:
+    """Measure a model on n stories that it tells. reward: what it was trained on."""
     with evaluating(model):
         stories = tell(model, n, torch.Generator().manual_seed(seed))
         apart = log_p(model, stories) - log_p(base, stories)  # (N,): its mean is the divergence
-    error = apart.std().item() / n**0.5
-    return Result(good(stories).mean().item(), speaks(stories).mean().item(), apart.mean().item(), error)
+    share = good(stories).mean().item()
+    return Result(share, apart.mean().item(), share if reward is good else reward(stories).mean().item())
 
 
 def learner(base: DecoderOnly) -> DecoderOnly:
@@ -124,6 +124,34 @@ def from_reward(
     return model
 
 
+def learned_reward(stories: Tensor, rewards: Tensor, steps: int = 200, rate: float = 0.05) -> Reward:
+    """Learn from stories (N, T) and their rewards (N,) how probable it is that a story is good, from its words only.
+
+    This is a logistic regression: a number for each word of the vocabulary, and the sum over the words that occur.
+    """
+    vocab_size = len(TOKENIZER.tokens)
+
+    def occurs(ids: Tensor) -> Tensor:
+        """Return 1 for each word of the vocabulary that occurs in a story: (N, V)."""
+        return torch.zeros(len(ids), vocab_size, device=ids.device).scatter_(1, ids, 1.0)
+
+    numbers = torch.zeros(vocab_size, device=stories.device, requires_grad=True)  # (V,)
+    at_first = torch.zeros((), device=stories.device, requires_grad=True)
+    optimizer = torch.optim.AdamW([numbers, at_first], lr=rate, weight_decay=0.0)
+    words = occurs(stories)  # (N, V)
+    for _ in range(steps):
+        loss = F.binary_cross_entropy_with_logits(words @ numbers + at_first, rewards)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    def reward(told: Tensor) -> Tensor:
+        with torch.no_grad():
+            return (occurs(told) @ numbers + at_first).sigmoid()  # (N,)
+
+    return reward
+
+
 @dataclass(frozen=True)
 class Pairs:
     """Hold compared pairs of stories: the chosen and the rejected ones (N, T), with ln p of each under the base model
@@ -135,16 +163,17 @@ class Pairs:
     ref_rejected: Tensor
 
 
-def compared(base: DecoderOnly, n: int, strength: float = 2.0, seed: int = 0, told: int = 3072) -> Pairs:
-    """Return n pairs of the base model's stories. One story of each pair is good, the other is not.
+def compared(
+    base: DecoderOnly, stories: Tensor, rewards: Tensor, n: int, generator: Generator, strength: float = 2.0
+) -> Pairs:
+    """Return n pairs of the stories (N, T). One story of each pair is good, the other is not.
 
-    A judge after Bradley and Terry (1952) chooses the good one with probability σ(strength): 0.88 for 2."""
-    generator = torch.Generator().manual_seed(seed)
-    with evaluating(base):
-        stories = tell(base, told, generator)  # (told, T)
-        ref = torch.cat([log_p(base, part) for part in stories.split(512)])  # (told,)
-    is_good = good(stories).bool()
-    better, worse = (where.nonzero().flatten() for where in (is_good, ~is_good))
+    A judge after Bradley and Terry (1952) chooses the good one with probability σ(strength): 0.88 for 2.
+    rewards: (N,), 1 for each good story and 0 for the others.
+    """
+    with torch.no_grad():
+        ref = torch.cat([log_p(base, part) for part in stories.split(512)])  # (N,)
+    better, worse = (where.nonzero().flatten() for where in (rewards == 1, rewards == 0))
     first = better[torch.randint(len(better), (n,), generator=generator)]
     second = worse[torch.randint(len(worse), (n,), generator=generator)]
     wrong = torch.rand(n, generator=generator) > torch.tensor(strength).sigmoid()

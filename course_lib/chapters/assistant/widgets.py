@@ -8,7 +8,7 @@ from torch import Tensor
 
 from course_lib.chapters.assistant import figures
 from course_lib.chapters.assistant.explorers import EXPLORERS as EXPLORERS
-from course_lib.chapters.assistant.methods import TOKENIZER, frontier, good, speaks
+from course_lib.chapters.assistant.methods import TOKENIZER, Reward, frontier, good
 from course_lib.live.figure import LiveFigure
 
 # The web edition records these figures: call -> the control whose values it records one by one.
@@ -36,17 +36,17 @@ def price() -> LiveFigure:
     return LiveFigure(draw, controls, describe)
 
 
-def exploited(stories: Sequence[Tensor]) -> LiveFigure:
-    """Show what a model that earns a reward for sounds told at each step of its training.
+def exploited(stories: Sequence[Tensor], reward: Reward) -> LiveFigure:
+    """Show what a model told at each step of its training on a reward, and the true reward.
 
     stories: for each step, the ids (N, T) of its stories.
     """
-    heard = np.array([speaks(told).mean().item() for told in stories])
+    earned = np.array([reward(told).mean().item() for told in stories])
     true = np.array([good(told).mean().item() for told in stories])
     texts = [TOKENIZER.decode([i for i in told[0].tolist() if i > TOKENIZER.eos_id]) for told in stories]
 
     def draw(step):
-        return figures.Exploited(heard, true, step)
+        return figures.Exploited(earned, true, step)
 
     def describe(step):
         words = texts[step - 1].split()
