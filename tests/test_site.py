@@ -24,6 +24,7 @@ from course_lib.live.guesses import questions
 from course_lib.live.page import VIEW, WAKE
 from course_lib.pretrained import load_pretrained
 from course_lib.site import build, elsewhere, links, pages, states
+from course_lib.tinytown import WordTokenizer
 
 ROOT = Path(__file__).parent.parent
 PNG = base64.b64encode(b"as good as a picture").decode()
@@ -113,6 +114,34 @@ def test_a_chapter_shows_the_glass_model_itself(tmp_path):
     assert "in its place" not in html_of(cell)
     (cell,) = page(tmp_path, [new_code_cell("glass()")])
     assert '<iframe class="glass" src="../glass.html"' in html_of(cell)
+
+
+def test_a_chapter_shows_its_own_model_in_the_glass(tmp_path):
+    source = 'glass(beginner, tokenizer, text="<user> the cow said what ? <assistant>")'
+    said = {"text/plain": "[glass model] “<user> the cow said what ? <assistant>” … the next word: . 99%."}
+    (cell,) = page(
+        tmp_path / "pictures", [new_code_cell(source, outputs=[new_output("display_data", said)])], "assistant"
+    )
+    (name,) = re.findall(r'<iframe class="glass" src="\.\./([\w-]+\.html)#text=%3Cuser%3E', html_of(cell))
+    (made,) = tmp_path.rglob(name)
+    model, tokenizer = widgets_of("assistant").GLASSES["beginner"]()
+    assert base64.b64encode(pack(model, tokenizer)).decode() in made.read_text(encoding="utf-8")
+    assert model.config.vocab_size == len(tokenizer) == len(WordTokenizer()) + 2
+
+
+SHIPPED = {"theirs"}  # equal to the model that ships with the course
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.slug)
+def test_a_model_that_a_chapter_shows_in_the_glass_is_made_for_the_pages(chapter):
+    cells = nbformat.read(ROOT / "notebooks" / chapter.notebook, as_version=4).cells
+    shown = {name for cell in cells for name in re.findall(r"^glass\((\w+),", cell.source, re.MULTILINE)}
+    remedy = f"add it to GLASSES in chapters/{chapter.slug}/widgets.py, or pages and slides show another model"
+    assert shown - SHIPPED == getattr(widgets_of(chapter.slug), "GLASSES", {}).keys(), remedy
+
+
+def widgets_of(slug: str):
+    return BY_SLUG[slug].part("widgets")
 
 
 def test_links_into_notebooks_name_the_anchors_of_their_headings(tmp_path):

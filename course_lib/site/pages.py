@@ -26,7 +26,7 @@ from course_lib.live.glass import html as glass_page
 from course_lib.live.guesses import MARKDOWN, questions
 from course_lib.live.page import STILL, WAKE
 from course_lib.pretrained import load_pretrained
-from course_lib.site.states import recorded_in
+from course_lib.site.states import glass_model, recorded_in
 
 ASKS = re.compile(r'(guess|reveal)\("([\w.]+)"\)')
 CHECKS = re.compile(r'check\("([\w.]+)"')
@@ -43,7 +43,7 @@ MOVES = '<p class="aside">This figure was recorded for one slider. In JupyterLab
 STANDS = '<p class="aside">This figure is a still picture. In JupyterLab, its sliders, menus and buttons work.</p>'
 GLASS = re.compile(r"glass\(.*")  # the last line of a cell that shows the glass model
 GLASS_TEXT, GLASS_PART = re.compile(r"\[glass model\] “(.+?)” …"), re.compile(r"Open: ([\w.]+)\.$")
-FRAME = '<iframe class="glass" src="{}glass.html{}" loading="lazy" title="A small trained model, taken apart"></iframe>'
+FRAME = '<iframe class="glass" src="{}.html{}" loading="lazy" title="A small trained model, taken apart"></iframe>'
 PYTHON = ".venv/bin/python -m"
 LEARN = re.compile(r"^python3 -m venv .* start$", re.MULTILINE)  # the README's first command
 
@@ -106,7 +106,8 @@ def prepared(
         elif live and live.call in figures:
             outputs = [_shown(MOVES + figures[live.call])]
         elif GLASS.fullmatch(cell.source.rsplit("\n", 1)[-1]):
-            outputs = [_shown(FRAME.format("../", _begins(cell)))]
+            name = _glass_of(chapter, cell.source, pictures.parent)
+            outputs = [_shown(FRAME.format(f"../{name}", _begins(cell)))]
         else:
             outputs = [kept for output in cell.outputs if (kept := _kept(output, pictures))]
         about: dict = {"tags": tags}
@@ -337,6 +338,17 @@ def first_page(root: Path, folder: Path, large: bool = False) -> str:
     )
 
 
+def _glass_of(chapter: Chapter, source: str, extra: Path) -> str:
+    """Return the name of the page of the model that a cell shows in the glass. A chapter's own model gets its page
+    here."""
+    made = glass_model(chapter.slug, source)
+    if made is None:
+        return "glass"
+    name = f"glass-{chapter.slug}-{made[0]}"
+    (extra / f"{name}.html").write_text(glass_page(*made[1]()), encoding="utf-8")
+    return name
+
+
 def _begins(cell: NotebookNode) -> str:
     """Return the fragment of the glass model's address that gives it the same text and open part as in the notebook."""
     words = "".join(output.get("data", {}).get("text/plain", "") for output in cell.outputs)
@@ -372,7 +384,7 @@ def _top(folder: Path, large: bool) -> str:
     """Write the page of the glass model, and return its frame with links to the English models that were fetched."""
     extra = folder / "_extra"
     (extra / "glass.html").write_text(glass_page(), encoding="utf-8")
-    frame = FRAME.format("", "").replace(" src", ' name="glass" src')  # so that the links below open in this frame
+    frame = FRAME.format("glass", "").replace(" src", ' name="glass" src')  # so that the links below open in this frame
     here = [name for name in IN_ENGLISH if (large if name == LARGE else weights.state(name) == "here")]
     links = [TINYTOWN, *(_in_english(name, extra) for name in here)]
     return f"{frame}\n{MODELS.format(' · '.join(links)) if here else ''}"

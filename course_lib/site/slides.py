@@ -294,8 +294,10 @@ class _Maker:
         )
 
     def _glass(self, source: str) -> None:
-        """Add a glass model with the notebook's arguments, but always with the model that ships with the course."""
-        told: dict[str, Any] = {}
+        """Add a glass model with the notebook's arguments: of the model that the chapter makes for it, or of the one
+        that ships with the course."""
+        made = states.glass_model(self.chapter.slug, source)
+        told: dict[str, Any] = dict(zip(("model", "tokenizer"), made[1]())) if made else {}
         names: dict[str, Any] = {}
         with contextlib.redirect_stdout(io.StringIO()):
             exec(self.first.source, names)

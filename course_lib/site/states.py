@@ -5,7 +5,8 @@ import hashlib
 import html
 import io
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -54,6 +55,14 @@ def recorded_figures() -> tuple[Recorded, ...]:
 def recorded_in(slug: str, source: str) -> Recorded | None:
     """Return the recorded figure that a cell of this chapter shows, or None."""
     return next((each for each in recorded_figures() if each.slug == slug and each.shown_by(source)), None)
+
+
+def glass_model(slug: str, source: str) -> tuple[str, Callable[[], tuple]] | None:
+    """Return (name, function that makes (model, tokenizer)) of the model that a cell shows in the glass, if the
+    chapter's `widgets.py` declares it in GLASSES. None: the model that ships with the course."""
+    shown = re.match(r"glass\((\w+),", source.strip().split("\n")[-1])
+    made = getattr(BY_SLUG[slug].part("widgets"), "GLASSES", {})
+    return (shown[1], made[shown[1]]) if shown and shown[1] in made else None
 
 
 def positions(control) -> list[tuple[str, Any]]:

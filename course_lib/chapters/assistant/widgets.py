@@ -6,13 +6,31 @@ import ipywidgets as widgets
 import numpy as np
 from torch import Tensor
 
+from course_lib.assistant import add_tokens
 from course_lib.chapters.assistant import figures
+from course_lib.chapters.assistant.claims import CHAT, tuned
 from course_lib.chapters.assistant.explorers import EXPLORERS as EXPLORERS
-from course_lib.chapters.assistant.methods import TOKENIZER, Reward, frontier, good
+from course_lib.chapters.assistant.methods import TOKENIZER, Reward, base_model, frontier, good
+from course_lib.gpt import DecoderOnly
 from course_lib.live.figure import LiveFigure
+from course_lib.tinytown import WordTokenizer
 
 # The web edition records these figures: call -> the control whose values it records one by one.
 RECORDED = {"live.price": "beta"}
+
+
+def beginner() -> tuple[DecoderOnly, WordTokenizer]:
+    """Return the base model with the two tokens of the chat template, and its tokenizer."""
+    return add_tokens(base_model(), 2), CHAT
+
+
+def fine_tuned() -> tuple[DecoderOnly, WordTokenizer]:
+    """Return the model that the chapter fine-tunes on dialogues, and its tokenizer."""
+    return tuned(beginner()[0], steps=60, rate=3e-4, seed=0), CHAT
+
+
+# It shows these models in the glass: name in the notebook -> function that makes the model and its tokenizer.
+GLASSES = {"beginner": beginner, "tuned": fine_tuned}
 
 RATE = 0.1  # of the base's stories are good, in round numbers
 BETAS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0)

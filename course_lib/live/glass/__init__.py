@@ -42,6 +42,11 @@ SENTENCES = (  # each stops before a word that the model can know
     "the baker followed the painter . who followed the painter ? it was the",
     "clara said : stone sand moon . jack said it too : stone sand",
 )
+IN_DIALOGUE = (  # for a model with the chat template of chapter 16
+    "<user> what is the capital of norway ? <assistant>",
+    "<user> the pig said what ? <assistant>",
+    "<user> the dog bit the cat . who bit the cat ? <assistant>",
+)
 IN_ENGLISH = (  # for a model with subword tokens
     "When Mary and John went to the store, John gave a drink to",
     "The capital of France is",
@@ -223,7 +228,9 @@ def _sentences(tokenizer: Words) -> list[str]:
     if isinstance(tokenizer, SubwordTokenizer):
         return list(IN_ENGLISH)
     known = set(tokenizer.tokens)
-    return [each for each in SENTENCES if known.issuperset(each.split())] or [" ".join(tokenizer.tokens[3:8])]
+    return [each for each in (*IN_DIALOGUE, *SENTENCES) if known.issuperset(each.split())] or [
+        " ".join(tokenizer.tokens[3:8])
+    ]
 
 
 def _colours(n_heads: int) -> list[str]:
