@@ -73,7 +73,7 @@ def best_policy(base: Float[Tensor, "V"], reward: Float[Tensor, "V"], beta: floa
     Args:
         base: (V,), probabilities. reward: (V,), of each outcome. beta: β > 0, the price of one nat of divergence.
     Errors: ValueError unless base is a distribution, all rewards are finite, and β is positive.
-    Source: Ziebart et al. 2008; Rafailov et al. 2023, equation 4.
+    Source: Korbak et al. 2022; Rafailov et al. 2023, equation 4.
     """
     _require_alike(base=base, reward=reward)
     _require_distribution(base=base)

@@ -3,6 +3,7 @@
 import copy
 import io
 import shutil
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -70,6 +71,22 @@ def test_any_small_model_is_drawn_within_the_paper(changes):
             assert paper.padded(1).x0 <= box.x0 <= box.x1 <= paper.padded(1).x1, (part, said)
             assert paper.padded(1).y0 <= box.y0 <= box.y1 <= paper.padded(1).y1, (part, said)
         assert not [(a, b) for (a, one), (b, two) in combinations(boxes, 2) if one.padded(-2).overlaps(two)], part
+
+
+def test_the_longest_words_and_the_surest_next_word_fit_as_well(tinytown):  # noqa: F811
+    model, tokenizer = tinytown
+    ids = torch.tensor([tokenizer.encode("the dog chased the cow", end=False)])
+    seen = look(model, ids, ["extraordinarily"] * ids.shape[1])
+    said = np.zeros_like(seen.said)
+    said[:, 7] = 0.9999
+    figure = draw(replace(seen, said=said), tokenizer.tokens.__getitem__, None, [BLUE] * 4)
+    figure.canvas.draw()
+    renderer = figure.canvas.get_renderer()
+    (title,) = [text for text in figure.texts if "layer" in text.get_text() and "head" in text.get_text()]
+    assert title.get_window_extent(renderer).x1 <= figure.bbox.x1
+    (bars,) = [axes for axes in figure.axes if ">99.9%" in [text.get_text() for text in axes.texts] and axes.patches]
+    (sure,) = [text for text in bars.texts if text.get_text() == ">99.9%"]
+    assert sure.get_window_extent(renderer).x0 > max(bar.get_window_extent(renderer).x1 for bar in bars.patches)
 
 
 def test_a_model_whose_heads_write_nothing_is_drawn_without_ribbons():

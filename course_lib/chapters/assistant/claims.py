@@ -123,15 +123,15 @@ def questions(held_out: bool) -> dict[str, list[Dialogue]]:
 
 
 def right(model: DecoderOnly) -> dict[str, float]:
-    """Return kind -> share of the held-out questions that the model answers correctly, with greedy decoding; "seen" is
-    the share of the capitals in the dialogues."""
+    """Return kind -> fraction of the held-out questions that the model answers correctly, with greedy decoding; "seen"
+    is the fraction of the capitals in the dialogues."""
     asked = questions(held_out=True) | {"seen": questions(held_out=False)["capital"]}
     with evaluating(model):
         return {kind: answers(model, some, 1)[1].mean().item() for kind, some in asked.items()}
 
 
 def known_in_stories() -> float:
-    """Return the share of the held-out facts that the base model continues correctly inside a story."""
+    """Return the fraction of the held-out facts that the base model continues correctly inside a story."""
     base, tokenizer, found = base_model(), WordTokenizer(), []
     begun = "once there was a king called tom. "
     for fact, prompt in [
@@ -149,7 +149,7 @@ FORMAT_RATES = {"base": (1e-4, 3e-4, 1e-3), "random": (1e-3, 3e-3, 9e-3)}
 
 
 def format_verdict(base: list[float], other_way: list[float], random_start: list[float], untuned: float) -> str:
-    """Compare the shares of held-out facts that are answered correctly, for each seed.
+    """Compare the fractions of held-out facts that are answered correctly, for each seed.
 
     confirmed: at least 0.8 after fine-tuning of the base, and at least 0.5 if the fact is asked in the other direction;
         at most 0.2 from random weights, and by the base before fine-tuning
@@ -207,9 +207,9 @@ def format_learned(size: Size) -> Measurement:
         begins: {kind: statistics.fmean(run[kind] for run in runs) for kind in names} for begins, runs in found.items()
     }
     return Measurement(
-        measured=f"after fine-tuning on dialogues, the base answers {statistics.fmean(facts['base']):.0%} of the "
-        "questions about facts that no dialogue contains, and a model from random weights "
-        f"{statistics.fmean(facts['random']):.0%}",
+        measured=f"fine-tuned on dialogues, the base answers {statistics.fmean(facts['base']):.0%} of the questions "
+        f"about held-out facts, {statistics.fmean(other_way):.0%} if they are asked the other way round; a model from "
+        f"random weights {statistics.fmean(facts['random']):.0%}",
         rows=(
             ("question, answered correctly", "base, before", "base, tuned", "random, tuned"),
             *(
@@ -225,8 +225,8 @@ def format_learned(size: Size) -> Measurement:
             "untuned": round((before["capital"] + before["sound"]) / 2, 2),
         },
         because=f"In a story, the base continues {known_in_stories():.0%} of these facts correctly: they are in its "
-        "weights. The dialogues teach it to answer in the template. Without pretraining, they teach only their own "
-        "facts.",
+        "weights. The dialogues teach it to answer in the template. From random weights, they teach their own facts, "
+        "and to read an answer from the question.",
     )
 
 
@@ -242,7 +242,7 @@ class Watched:
 
     def __init__(self, reward: Reward):
         self.reward, self.model = reward, base_model()
-        self.seen: list[tuple[float, float, float]] = []  # share of good stories, nats from the base, mean reward
+        self.seen: list[tuple[float, float, float]] = []  # fraction of good stories, nats from the base, mean reward
 
     def __call__(self, told: Tensor) -> Tensor:
         earned = self.reward(told)  # (N,)
@@ -271,7 +271,7 @@ def rewarded(reward: Reward, beta: float, steps: int, rate: float, seed: int) ->
 
 
 def value(result: Result, price: float = PRICE) -> float:
-    """Return the objective of policy gradient and of DPO: the share of good stories minus the price of divergence."""
+    """Return the objective of policy gradient and of DPO: the fraction of good stories minus the price."""
     return result.good - price * result.divergence
 
 
@@ -290,7 +290,7 @@ def proxy() -> Reward:
 
 
 def base_rate() -> float:
-    """Return the share of the base model's stories that are good."""
+    """Return the fraction of the base model's stories that are good."""
     return base_stories()[1].mean().item()
 
 
@@ -306,15 +306,14 @@ def by_policy_gradient(price: float, steps: int) -> Best:
 
 
 def mean_of(best: Best) -> tuple[float, float]:
-    """Return the mean share of good stories and the mean divergence over the seeds."""
+    """Return the mean fraction of good stories and the mean divergence over the seeds."""
     results = [result for _, result in best.results]
     return statistics.fmean(each.good for each in results), statistics.fmean(each.divergence for each in results)
 
 
 # ---------------------------------------------------------------------------------------------------------- preferences
-STRENGTH = 2.0  # of the judge of `compared`
 DPO_STEPS, BATCH = 60, 32
-DPO_RATES = (3e-5, 1e-4, 3e-4)
+DPO_RATES, DPO_BETAS = (3e-5, 1e-4, 3e-4), (1.2, 2.4, 4.8)
 
 
 @cache
@@ -323,11 +322,11 @@ def pairs_of(seed: int, steps: int) -> Pairs:
     generator = torch.Generator().manual_seed(seed)
     with evaluating(base_model()):
         stories = tell(base_model(), steps * BATCH, generator)
-    return compared(base_model(), stories, good(stories), steps * BATCH, generator, STRENGTH)
+    return compared(base_model(), stories, good(stories), steps * BATCH, generator)
 
 
 def dpo_verdict(ahead: list[float]) -> str:
-    """Compare the values of DPO and of policy gradient on the true reward, for each seed: the share of good stories
+    """Compare the values of DPO and of policy gradient on the true reward, for each seed: the fraction of good stories
     minus 0.3 for each nat of divergence.
 
     confirmed: the value of DPO is higher by more than 0.02 for every seed
@@ -348,9 +347,9 @@ def dpo_verdict(ahead: list[float]) -> str:
         place="§ 6.1",
         quote="DPO achieves a better frontier than PPO, even when PPO can access ground truth rewards (PPO-GT).",
     ),
-    control="Both maximize the same objective: the share of good stories minus 0.3 for each nat. DPO gets its β times "
-    "the strength of the judge, so both have the same optimum, which is known exactly. Each has 1,920 stories judged, "
-    "and its best of at least three rates. Our policy gradient is simpler than PPO.",
+    control="Both maximize the fraction of good stories minus 0.3 for each nat; the best possible value is known "
+    "exactly. Each has 1,920 stories judged without errors, and its best of at least three rates. DPO also has its "
+    "best of three β. Our policy gradient is simpler than PPO.",
     verdict=dpo_verdict,
     seeds=SEEDS,
 )
@@ -358,12 +357,14 @@ def dpo(size: Size) -> Measurement:
     """Compare DPO, from pairs, with policy gradient on the true reward, and both with the best model."""
     steps = size.steps(DPO_STEPS)
 
-    def train(rate: float, seed: int) -> tuple[float, Result]:
-        model = from_pairs(base_model(), pairs_of(seed, steps), PRICE * STRENGTH, rate, BATCH, progress=False)
+    def train(beta: float, rate: float, seed: int) -> tuple[float, Result]:
+        model = from_pairs(base_model(), pairs_of(seed, steps), beta, rate, BATCH, progress=False)
         result = measure(model, base_model(), 384, seed + 100)
         return -value(result), result
 
-    preferences, gradient = at_best_rate(train, DPO_RATES, SEEDS), by_policy_gradient(PRICE, size.steps(STEPS))
+    tried = [at_best_rate(partial(train, beta), DPO_RATES, SEEDS) for beta in DPO_BETAS]
+    preferences = min(tried, key=lambda best: statistics.fmean(best.losses))
+    gradient = by_policy_gradient(PRICE, size.steps(STEPS))
     best = frontier(base_rate(), PRICE)
     ahead = [theirs - own for own, theirs in zip(preferences.losses, gradient.losses)]
     arms = {"base": (base_rate(), 0.0), "DPO": mean_of(preferences), "policy gradient": mean_of(gradient), "best": best}
@@ -371,16 +372,16 @@ def dpo(size: Size) -> Measurement:
         name: (f"{share:.2f}", f"{nats:.1f}", f"{share - PRICE * nats:.2f}") for name, (share, nats) in arms.items()
     }
     return Measurement(
-        measured=f"at a price of {PRICE} per nat, DPO reaches a value of {shown['DPO'][2]}, policy gradient "
-        f"{shown['policy gradient'][2]}, the base {shown['base'][2]} and the best model {shown['best'][2]}",
+        measured=f"at {PRICE} per nat, reward minus price is {shown['DPO'][2]} with DPO, {shown['policy gradient'][2]} "
+        f"with policy gradient, {shown['base'][2]} for the base and {shown['best'][2]} for the best model",
         rows=(
-            ("model", "good stories", "nats from the base", "value"),
+            ("model", "good stories", "nats from the base", "reward − price"),
             *((name if name != "best" else "best possible", *cells) for name, cells in shown.items()),
         ),
         values=ahead,
         figures={"ahead": [round(each, 3) for each in ahead]},
-        because="DPO sees only which of two stories a judge chose, and the judge errs in one pair of eight. The reward "
-        "of policy gradient is exact. Both are far from the best model.",
+        because="DPO compares stories that the base told, and policy gradient new stories of the model itself. Both "
+        "are far from the best model, which needs no more divergence than its fraction of good stories requires.",
     )
 
 
@@ -389,8 +390,8 @@ PRICES, NS = (PRICE, 0.1), (4, 8, 16)
 
 
 def efficiency_verdict(times: list[list[float]]) -> str:
-    """Divide the nats of policy gradient by those of best-of-n with the same share of good stories, for each price and
-    each seed.
+    """Divide the nats of policy gradient by those of best-of-n with the same fraction of good stories, for each price
+    and each seed.
 
     confirmed: policy gradient needs at least twice the nats at both prices, for every seed
     depends: this holds only at one of the prices, or only for some seeds
@@ -409,13 +410,13 @@ def efficiency_verdict(times: list[list[float]]) -> str:
         "that RL “consumes” far more KL than BoN.",
     ),
     control="The same base and the same reward. Policy gradient runs at two prices of divergence, each at its best of "
-    "at least three rates, and is compared with best-of-n at the same share of good stories. With a reward of two "
+    "at least three rates, and is compared with best-of-n at the same fraction of good stories. With a reward of two "
     "values, best-of-n is the best that is possible, so only the factor is open.",
     verdict=efficiency_verdict,
     seeds=SEEDS,
 )
 def best_of_n(size: Size) -> Measurement:
-    """Measure how many nats policy gradient needs for the share of good stories that best-of-n reaches."""
+    """Measure how many nats policy gradient needs for the fraction of good stories that best-of-n reaches."""
     steps, rate = size.steps(STEPS), base_rate()
     arms = {price: by_policy_gradient(price, steps) for price in PRICES}
     times = {
@@ -431,7 +432,7 @@ def best_of_n(size: Size) -> Measurement:
     mean_times = [statistics.fmean(seeds) for seeds in times.values()]
     return Measurement(
         measured=f"policy gradient needs {min(mean_times):.1f} to {max(mean_times):.1f} times the nats of best-of-n "
-        "for the same share of good stories",
+        "for the same fraction of good stories",
         rows=(
             ("method", "good stories", "nats from the base", "fewest possible"),
             *((name, *(f"{each:.{digits}f}" for each, digits in zip(cells, (2, 1, 1)))) for name, *cells in rows),
@@ -449,7 +450,7 @@ PROXY_RATES = (1e-4, 2e-4, 4e-4)
 
 
 def share_at(path: Sequence[Result], nats: float) -> float:
-    """Return the share of good stories when a path has first reached this divergence; at the farthest if it never
+    """Return the fraction of good stories when a path has first reached this divergence; at the farthest if it never
     does."""
     points = [(0.0, base_rate())]
     for each in path:
@@ -462,12 +463,12 @@ def share_at(path: Sequence[Result], nats: float) -> float:
 
 
 def price_verdict(apart: list[float], kept: list[float]) -> str:
-    """Compare training on the proxy with a price and without one, for each seed, by the shares of good stories: how far
-    they are apart at the same divergence, each at its best rate, and how much higher the share is with a price after
-    all steps at the highest rate.
+    """Compare training on the proxy with a price and without one, for each seed, by the fractions of good stories: how
+    far they are apart at the same divergence, each at its best rate, and how much higher the fraction is with a price
+    after all steps at the highest rate.
 
-    confirmed: the shares are at most 0.1 apart, and the share after all steps is higher by more than 0.1, for every
-        seed: as if the run without a price had been stopped early
+    confirmed: the fractions are at most 0.1 apart, and the fraction after all steps is higher by more than 0.1, for
+        every seed: as if the run without a price had been stopped early
     depends: only one of the two holds for every seed
     not at this size: neither of them does
     """
@@ -513,11 +514,11 @@ def price_of_divergence(size: Size) -> Measurement:
         for what, of in names.items()
     ]
     return Measurement(
-        measured=f"at the same divergence, the share of good stories is {near[0]:.2f} with a price and {near[1]:.2f} "
-        f"without one; after all steps at a high rate, it is {rows[0][1]} and {rows[0][2]}",
+        measured=f"at the same divergence, the fraction of good stories is {near[0]:.2f} with a price and "
+        f"{near[1]:.2f} without one; after all steps at the highest rate, it is {rows[0][1]} and {rows[0][2]}",
         rows=(
-            ("share of stories", f"{PRICE} per nat", "no price"),
-            ("good stories, at 0.3 to 0.7 nats", *(f"{each:.2f}" for each in near)),
+            ("fraction of stories", f"{PRICE} per nat", "no price"),
+            ("good stories, mean at 0.3, 0.5 and 0.7 nats", *(f"{each:.2f}" for each in near)),
             *rows,
         ),
         values=kept,
@@ -624,21 +625,24 @@ def sharpens(size: Size) -> Measurement:
         for name, runs in (("before", before), ("after", after))
         for how in BEGUN
     }
+    n_questions = sum(map(len, questions(held_out=True).values()))
     return Measurement(
-        measured=f"pass@1 is higher after learning in {sum(each > 0.01 for each in first)} of {len(first)} runs; with "
-        f"{KS[-1]} answers to each question, the base is ahead in {sum(each > 0.01 for each in last)}",
+        measured=f"pass@1 is higher after rewards in {sum(each > 0.01 for each in first)} of {len(first)} runs; "
+        f"pass@{KS[-1]} is higher before them in {sum(each > 0.01 for each in last)}",
         rows=(
-            ("held-out questions", *(f"pass@{k}" for k in KS)),
+            (f"{n_questions} held-out questions", *(f"pass@{k}" for k in KS)),
             *(
-                (f"base that is {how} right, {name} learning", *(f"{each:.0%}" for each in mean[how, name]))
+                (f"{how} correct at first, {name} rewards", *(f"{each:.0%}" for each in mean[how, name]))
                 for how, name in mean
             ),
+            ("guessing one of sixteen", *(f"{1 - (15 / 16) ** k:.0%}" for k in KS)),
         ),
         values=last,
         figures={
             "first": [round(each, 2) for each in first],
             "last": [round(each, 2) for each in last],
         },
-        because="At large k, the base catches up: its samples already contain the answers that learning makes "
-        "frequent. It depends on the run whether the base is also ahead. That needs a question that learning has lost.",
+        because=f"With {KS[-1]} answers to each question, even guessing finds a correct one. So this column can show "
+        f"only losses: in {sum(each > 0.01 for each in last)} of {len(last)} runs, training on rewards lost questions "
+        "that were sometimes answered before.",
     )

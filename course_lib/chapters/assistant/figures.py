@@ -16,7 +16,8 @@ MARKS = {  # of each method: the shape carries the meaning, the colour helps
     "best of n": ("o", BLUE),
     "preferences": ("D", PURPLE),
     "policy gradient": ("^", GREEN),
-    "without a price": ("v", RED),
+    "best possible": ("*", ORANGE),
+    "without a price": (">", RED),
 }
 
 
@@ -32,7 +33,7 @@ def curve(rate: float) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass
 class Price(Drawing):
-    """Draw the best possible share of good stories over divergence, and the best model for a price of β per nat."""
+    """Draw the best possible fraction of good stories over divergence, and the best model for a price of β per nat."""
 
     rate: float
     beta: float
@@ -50,7 +51,7 @@ class Price(Drawing):
         (self.best,) = axes.plot([], [], "o", color=ORANGE, markeredgecolor=INK, markersize=11)
         axes.text(0.98, 0.10, "dashed: all points with the same reward minus price", transform=axes.transAxes,
                   ha="right", fontsize=FONT, color=INK)  # fmt: skip
-        axes.set(xlim=(-0.02 * end, end), ylim=(0, 1.08), ylabel="share of good stories")
+        axes.set(xlim=(-0.02 * end, end), ylim=(0, 1.08), ylabel="fraction of good stories")
         axes.set_xlabel("divergence from the base, in nats per story")
         self.headline = headline(figure)
         self.headline.set_text("β = 0.30: the best model tells 76% good stories, 1.21 nats from the base")
@@ -80,13 +81,14 @@ def methods(rate: float, results: dict[str, Sequence[tuple[str, Result]]], limit
         mark, colour = MARKS[method]
         x = [min(result.divergence, limit) for _, result in given]
         y = [result.good for _, result in given]
-        axes.plot(x, y, mark, color=colour, markeredgecolor=INK, markersize=9, linestyle="none", label=method)
+        axes.plot(x, y, mark, color=colour, markeredgecolor=INK, markersize=14 if mark == "*" else 9, linestyle="none",
+                  label=method)  # fmt: skip
         for (label, result), left, up in zip(given, x, y):
-            beyond = f"{label}: {result.divergence:.0f} nats →" if result.divergence > limit else label
+            beyond = f"{label or method}: {result.divergence:.0f} nats →" if result.divergence > limit else label
             place = (-8, 8) if result.divergence > limit else (9, -4)
             side = "right" if result.divergence > limit else "left"
             axes.annotate(beyond, (left, up), place, textcoords="offset points", fontsize=FONT - 1, color=INK, ha=side)
-    axes.set(xlim=(-0.1, limit * 1.08), ylim=(-0.03, 1.06), ylabel="share of good stories")
+    axes.set(xlim=(-0.1, limit * 1.08), ylim=(-0.03, 1.06), ylabel="fraction of good stories")
     axes.set_xlabel("divergence from the base, in nats per story")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=len(results), fontsize=FONT - 1, frameon=False,
                 handletextpad=0.1, columnspacing=1.2)  # fmt: skip
@@ -101,7 +103,7 @@ def methods_in_words(results: dict[str, Sequence[tuple[str, Result]]]) -> str:
         for name, given in results.items()
         for label, result in given
     ]
-    return f"{BELOW}. Share of good stories and divergence: {'; '.join(each)}."
+    return f"{BELOW}. Fraction of good stories and divergence: {'; '.join(each)}."
 
 
 @dataclass
@@ -109,7 +111,7 @@ class Exploited(Drawing):
     """Draw the reward that a model was trained on, and the true one, over the steps of training."""
 
     trained_on: np.ndarray  # (steps,) mean of the reward that the model is trained on
-    true: np.ndarray  # (steps,) share of good stories
+    true: np.ndarray  # (steps,) fraction of good stories
     step: int
 
     def build(self) -> Figure:

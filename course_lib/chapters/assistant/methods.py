@@ -65,8 +65,8 @@ def good(stories: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Result:
-    """Hold the result of a method: its share of good stories, its divergence from the base in nats per story, and the
-    mean of the reward that it was trained on."""
+    """Hold the result of a method: its fraction of good stories, its divergence from the base in nats per story, and
+    the mean of the reward that it was trained on."""
 
     good: float
     divergence: float
@@ -164,11 +164,12 @@ class Pairs:
 
 
 def compared(
-    base: DecoderOnly, stories: Tensor, rewards: Tensor, n: int, generator: Generator, strength: float = 2.0
+    base: DecoderOnly, stories: Tensor, rewards: Tensor, n: int, generator: Generator, strength: float = math.inf
 ) -> Pairs:
     """Return n pairs of the stories (N, T). One story of each pair is good, the other is not.
 
-    A judge after Bradley and Terry (1952) chooses the good one with probability σ(strength): 0.88 for 2.
+    A judge after Bradley and Terry (1952) chooses the good one with probability σ(strength): 0.88 for 2, and always by
+    default.
     rewards: (N,), 1 for each good story and 0 for the others.
     """
     with torch.no_grad():
@@ -207,12 +208,12 @@ def best_of(stories: Tensor, rewards: Tensor, n: int) -> Tensor:
 
 
 def two_valued(rate: float, share: float) -> float:
-    """Return the least divergence, in nats, at which a share of good stories is reached, if the base has `rate`."""
+    """Return the least divergence, in nats, at which a fraction of good stories is reached, if the base has `rate`."""
     return divergence(*(torch.tensor([1 - p, p], dtype=torch.float64) for p in (share, rate))).item()
 
 
 def frontier(rate: float, beta: float) -> tuple[float, float]:
-    """Return (share of good stories, divergence) of the best possible model at a price of β per nat."""
+    """Return (fraction of good stories, divergence) of the best possible model at a price of β per nat."""
     base, reward = torch.tensor([[1 - rate, rate], [0, 1]], dtype=torch.float64)
     best = best_policy(base, reward, beta)  # (2,)
     return best[1].item(), divergence(best, base).item()

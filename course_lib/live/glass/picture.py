@@ -139,7 +139,7 @@ def draw(seen: Seen, name: Callable[[int], str], part: str | None, colours: Sequ
     _maps(figure.add_axes((0.08, 0.46, 0.22, 0.42)), seen, name, part, colours if kind == "ribbons" else None)
     figure.text(0.01, 0.385, "The next token", fontsize=FONT, va="top", color=INK)
     _bars(figure.add_axes((0.125, 0.02, 0.255, 0.31)), *_most(seen.said[-1], name), percent=True)
-    figure.text(0.45, 0.985, in_a_sentence(seen, name, part), fontsize=FONT, va="top", color=INK)
+    figure.text(0.40, 0.985, in_a_sentence(seen, name, part), fontsize=FONT, va="top", color=INK)
     if kind == "head":
         _map(figure.add_axes((0.55, 0.02, 0.44, 0.77)), seen, layer, head)
     elif kind == "embedding":
@@ -171,8 +171,8 @@ def _bars(axes: Axes, names: list[str], values: np.ndarray, percent: bool) -> No
     for place, name, value in zip(places, names, values):
         axes.text(-0.03 * most, place, name, ha="right", va="center", fontsize=FONT - 2, color=INK)
         said = share(value) if percent else f"{value:.2f}"
-        axes.text(1.28 * most, place, said, ha="right", va="center", fontsize=FONT - 2, color=INK)
-    axes.set(xlim=(0, 1.28 * most), ylim=(MOST_BARS - 0.5, -0.5))
+        axes.text(1.38 * most, place, said, ha="right", va="center", fontsize=FONT - 2, color=INK)
+    axes.set(xlim=(0, 1.38 * most), ylim=(MOST_BARS - 0.5, -0.5))
     axes.axis("off")
 
 
