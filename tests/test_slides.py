@@ -14,6 +14,7 @@ from course_lib.site import links
 from course_lib.site import slides as made
 
 ROOT = Path(__file__).parent.parent
+STYLES = (ROOT / "web" / "slides.css").read_text(encoding="utf-8")
 CHAPTER = BY_SLUG["heads"]
 ID, QUESTION = next((id, question) for id, question in questions("heads").items() if question.options)
 TITLE = new_markdown_cell("# 4 · Multi-head attention\n\n*Minutes.*\n\nA question. Why? Afterwards you can\n\n- do it.")
@@ -92,6 +93,11 @@ def test_a_recorded_figure_and_a_settled_claim_have_slides_of_their_own():
     assert figure.body == "<figure>soft_dictionary</figure>"
     assert "extremely small gradients" in seen(claim)
     assert "confirmed" not in seen(claim)
+
+
+def test_only_an_authors_own_words_stand_in_quotation_marks():
+    """The claim says itself whether it is quoted; the styles add no marks."""
+    assert "content:" not in "".join(re.findall(r"blockquote[^{]*\{[^}]*\}", STYLES))
 
 
 def test_a_page_holds_the_teachers_notes_beside_the_slides_and_asks_no_server(tmp_path):
