@@ -25,6 +25,7 @@ from course_lib.counting import (
 from course_lib.encoder_decoder import EncoderDecoder
 from course_lib.feed_forward import ACTIVATIONS, GATED, MixtureOfExperts
 from course_lib.gpt import DecoderOnly
+from course_lib.grading import EXERCISES
 
 PUBLISHED = {
     "gpt2": 124_439_808,
@@ -205,6 +206,21 @@ def test_of_a_mixture_of_experts_a_token_uses_the_published_part(name, billions)
     assert tuple(count.total / 1e9 for count in counts) == pytest.approx(billions, abs=0.06)
     same = [{item: n for item, n in count.by_component.items() if item != "feed-forward"} for count in counts]
     assert same[0] == same[1]
+
+
+def test_the_exercise_on_active_parameters_counts_the_matrices_of_mixtral():
+    answer = EXERCISES["counting.active"].reference
+    model, block = transformers.MixtralConfig(vocab_size=32_000), {}
+    with torch.device("meta"):
+        theirs = transformers.MixtralForCausalLM(model)
+    for name, tensor in theirs.model.layers[0].named_parameters():
+        part = next(each for each in ("attn", "experts", "gate", "norm") if each in name)
+        block[part] = block.get(part, 0) + tensor.numel()
+    assert block["attn"] == answer["attention"]
+    assert block["experts"] == 8 * answer["expert"]
+    assert block["gate"] == answer["router"]
+    assert sum(p.numel() for p in theirs.parameters()) == answer["total"] == PUBLISHED["mixtral-8x7b"]
+    assert answer["active"] == count_parameters(preset("mixtral-8x7b"), active=True).total
 
 
 @given(config=configs())
