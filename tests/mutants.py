@@ -114,6 +114,8 @@ EQUIVALENT = [
     ],
     ("efficiency.rnn_or_attention", "other >= one", "no two times that are measured are equal"),
     ("normalization.speed", "(('layer', layer_norm), ('rms', rms_norm))", "either may be timed first"),
+    *[("feed_forward.router", part, LAST) for part in ("softmax(dim=1)", "p.topk(k, dim=1)", "sum(dim=1, keepdim")],
+    ("feed_forward.router", "p.topk(k)", DEFAULT),
     ("assistant.group_advantage", "dim=-1, keepdim=True", LAST),
     ("assistant.frontier", "(('policy', policy), ('best_of_n', best_of_n))", "either may be measured first"),
     *[("assistant.frontier", f"(0.001, {high})", "no β that is found is so high") for high in ("9999.0", "10001.0")],

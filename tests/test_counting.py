@@ -2,6 +2,8 @@
 
 import dataclasses
 import itertools
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from course_lib.chapters import counting
 from course_lib.config import FAMILIES, NORM_POSITIONS, NORMS, POSITIONS, PRESETS, TransformerConfig, preset
 from course_lib.counting import (
     activation_memory,
@@ -25,6 +28,7 @@ from course_lib.counting import (
 from course_lib.encoder_decoder import EncoderDecoder
 from course_lib.feed_forward import ACTIVATIONS, GATED, MixtureOfExperts
 from course_lib.gpt import DecoderOnly
+from course_lib.grading import EXERCISES
 
 PUBLISHED = {
     "gpt2": 124_439_808,
@@ -205,6 +209,46 @@ def test_of_a_mixture_of_experts_a_token_uses_the_published_part(name, billions)
     assert tuple(count.total / 1e9 for count in counts) == pytest.approx(billions, abs=0.06)
     same = [{item: n for item, n in count.by_component.items() if item != "feed-forward"} for count in counts]
     assert same[0] == same[1]
+
+
+def test_the_exercise_on_active_parameters_counts_the_matrices_of_mixtral():
+    answer = EXERCISES["counting.active"].reference
+    model, block = transformers.MixtralConfig(vocab_size=32_000), {}
+    with torch.device("meta"):
+        theirs = transformers.MixtralForCausalLM(model)
+    for name, tensor in theirs.model.layers[0].named_parameters():
+        part = next(each for each in ("attn", "experts", "gate", "norm") if each in name)
+        block[part] = block.get(part, 0) + tensor.numel()
+    assert block["attn"] == answer["attention"]
+    assert block["experts"] == 8 * answer["expert"]
+    assert block["gate"] == answer["router"]
+    assert sum(p.numel() for p in theirs.parameters()) == answer["total"] == PUBLISHED["mixtral-8x7b"]
+    assert answer["active"] == count_parameters(preset("mixtral-8x7b"), active=True).total
+
+
+def test_all_rows_but_one_of_the_exercise_on_an_error_weigh_what_they_weigh_in_qwen():
+    folder = Path(counting.__file__).with_name("exercises")
+    page = (folder / "find_the_error.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d) \| .* \| ([\d,]+) \|$", page, re.MULTILINE)
+    printed = [int(count.replace(",", "")) for _, count in rows]
+    sizes = {"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "tie_word_embeddings": True}
+    heads = {"num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128}
+    with torch.device("meta"):
+        theirs = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(vocab_size=151_936, **sizes, **heads))
+    parts = ("embed_tokens", "q_proj", "k_proj", "v_proj", "o_proj", r"[qk]_norm", "mlp", "norm", "lm_head")
+    counts = dict.fromkeys(parts, 0)
+    for name, tensor in theirs.named_parameters():
+        counts[next(part for part in parts if re.search(part, name))] += tensor.numel()
+    answer = EXERCISES["counting.find_the_error"].reference
+    wrong = [row for row, count in enumerate(counts.values(), 1) if count != printed[row - 1]]
+    assert wrong == [answer["row"]]
+    assert list(counts.values())[answer["row"] - 1] == answer["right"]
+    ours = TransformerConfig(
+        vocab_size=151_936, d_model=1024, n_heads=16, n_kv_heads=8, head_dim=128, n_layers=28, d_ff=3072,
+        max_seq_len=40_960, activation="swiglu", norm="rms", positions="rope", bias=False, qk_norm=True,
+        tie_weights=True,
+    )  # fmt: skip
+    assert count_parameters(ours).total == sum(counts.values()) == 596_049_920
 
 
 @given(config=configs())

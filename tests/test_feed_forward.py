@@ -6,13 +6,17 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import GemmaConfig, LlamaConfig, Qwen3MoeConfig
+from transformers import GemmaConfig, LlamaConfig, MixtralConfig, Qwen3MoeConfig
 from transformers.models.gemma.modeling_gemma import GemmaMLP
 from transformers.models.llama.modeling_llama import LlamaMLP
+from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
 
+from course_lib.chapters.feed_forward import fixtures
+from course_lib.chapters.feed_forward.exercises.swiglu import swiglu
 from course_lib.config import preset
 from course_lib.feed_forward import FeedForward, GeGLU, MixtureOfExperts, SwiGLU, swiglu_width
+from course_lib.grading import EXERCISES
 
 # Written out from the papers, in float64, without torch.nn.functional.
 FORMULAS = {
@@ -199,6 +203,35 @@ def test_a_mixture_is_qwens_in_values_and_gradients(norm):
     found = torch.autograd.grad(y, [x, ours.router.weight], upstream)
     expected = torch.autograd.grad(their_y, [x, theirs.gate.weight], upstream)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("n_experts", "k"), [(5, 1), (5, 2), (8, 3), (4, 4)])
+def test_the_router_of_the_exercise_makes_mixtrals_layer_and_that_of_a_loop_over_tokens(n_experts, k):
+    sizes = {"hidden_size": 6, "intermediate_size": 6, "num_local_experts": n_experts, "num_experts_per_tok": k}
+    theirs = MixtralSparseMoeBlock(MixtralConfig(num_attention_heads=1, experts_implementation="eager", **sizes))
+    networks = [[2 * torch.randn(6, 6).mT for _ in range(3)] for _ in range(n_experts)]
+    with torch.no_grad():
+        theirs.gate.weight.normal_()
+        for e, (W_gate, W_up, W_down) in enumerate(networks):
+            theirs.experts.gate_up_proj[e] = torch.cat([W_gate.T, W_up.T])
+            theirs.experts.down_proj[e] = W_down.T
+        x = torch.randn(9, 6)
+        weights, experts = EXERCISES["feed_forward.router"].reference(x, theirs.gate.weight, k)
+        loop = [
+            sum(w * swiglu(token, *networks[e]) for w, e in zip(chosen, who.tolist()))
+            for token, chosen, who in zip(x, weights, experts)
+        ]
+        torch.testing.assert_close(torch.stack(loop), theirs(x[None])[0], atol=1e-4, rtol=1e-5)
+
+
+def test_the_layer_that_judges_the_router_is_a_loop_over_tokens():
+    x, W = torch.randn(7, 3, dtype=torch.float64), torch.randn(5, 3, dtype=torch.float64)
+    weights, experts = EXERCISES["feed_forward.router"].reference(x, W, 2)
+    loop = [
+        sum(w * fixtures.expert(token[None], e)[0] for w, e in zip(chosen, who.tolist()))
+        for token, chosen, who in zip(x, weights, experts)
+    ]
+    torch.testing.assert_close(fixtures.layer_of(x, weights, experts, len(W)), torch.stack(loop))
 
 
 def test_in_16_bits_under_autocast_a_mixture_keeps_the_dtype_of_its_input():

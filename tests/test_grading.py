@@ -65,7 +65,7 @@ IDS = {  # chapter: the exercises it must have, with their kinds; it may have mo
         "experiment": ["how_many"],
     },
     "feed_forward": {
-        "code": ["forward", "gelu", "gelu_tanh", "swiglu", "swiglu_width"],
+        "code": ["forward", "gelu", "gelu_tanh", "swiglu", "swiglu_width", "router"],
         "number": ["parameters"],
         "experiment": ["sparsity", "ablate_fact"],
         "reflect": ["why_expand"],
@@ -88,7 +88,7 @@ IDS = {  # chapter: the exercises it must have, with their kinds; it may have mo
         "reflect": ["why_effective"],
     },
     "counting": {
-        "number": ["gpt2", "bert_layer", "bert", "llama7b", "transformer_512"],
+        "number": ["gpt2", "bert_layer", "bert", "llama7b", "transformer_512", "active", "find_the_error"],
         "code": ["function", "memory", "flops"],
     },
     "encoder_decoder": {"code": ["attention", "decoder_block"], "shapes": ["shape_trace"], "choice": ["families"]},
@@ -184,7 +184,7 @@ def test_the_catalogue_holds_every_exercise_of_the_chapter(chapter):
 
 
 def test_every_page_belongs_to_a_chapter_of_which_exercises_are_asked_for():
-    assert sum(len(names) for kinds in IDS.values() for names in kinds.values()) == 107
+    assert sum(len(names) for kinds in IDS.values() for names in kinds.values()) == 110
     assert {exercise.id.partition(".")[0] for exercise in ALL} == set(BUILT)
 
 

@@ -103,6 +103,29 @@ def without_the_four_and_one_more(d_model, multiple_of):
     return width + multiple_of - width % multiple_of
 
 
+# --- the router -------------------------------------------------------------------------------------------------------
+
+
+def router_without_sum_and_exchanged(x, W, k):
+    probabilities = F.softmax(F.linear(x, W), dim=1)
+    best = torch.topk(probabilities, k)
+    return best.indices, best.values
+
+
+def router_with_gates_from_the_smallest(x, W, k):
+    gates = 1 / (1 + torch.exp(-torch.einsum("nd,ed->ne", x, W)))
+    order = gates.argsort(dim=1)[:, :k]
+    kept = gates.gather(1, order)
+    return kept / kept.sum(1, keepdim=True), order
+
+
+def router_scaled_and_softmax_again(x, W, k):
+    attention = torch.matmul(x, W.t()) / math.sqrt(W.shape[1])
+    probabilities = torch.softmax(attention, -1)
+    values, experts = probabilities.sort(descending=True)
+    return torch.softmax(values[:, :k], -1), experts[:, :k]
+
+
 # --- measurements -----------------------------------------------------------------------------------------------------
 
 
@@ -212,6 +235,11 @@ DOUBLES = {
         (down_to_256, ("always 256", "rounded down")),
         (four_times_nearest, ("the two thirds forgotten", "rounded to the nearest")),
         (without_the_four_and_one_more, ("the four forgotten", "one multiple too many")),
+    ],
+    "feed_forward.router": [
+        (router_without_sum_and_exchanged, ("results exchanged", "not divided by the sum")),
+        (router_with_gates_from_the_smallest, ("sigmoid", "smallest probabilities")),
+        (router_scaled_and_softmax_again, ("divided by √d_model", "softmax a second time")),
     ],
     "feed_forward.sparsity": [
         (shares_noisy_with_padding, ("padding counted", "dropout left on")),

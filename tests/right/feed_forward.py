@@ -7,7 +7,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from course_lib.feed_forward import FeedForward, SwiGLU, swiglu_width
+from course_lib.feed_forward import FeedForward, MixtureOfExperts, SwiGLU, swiglu_width
 from course_lib.gpt import evaluating
 from course_lib.trace import trace
 from tests.right import by_way_of
@@ -121,6 +121,44 @@ def width_by_steps(d_model, multiple_of):
     return width
 
 
+def route_by_the_best_scores(x, W, k):
+    """Softmax over the k largest scores, as the paper on Mixtral has it."""
+    best, experts = F.linear(x, W).topk(k)
+    return F.softmax(best, dim=-1), experts
+
+
+def route_token_by_token(x, W, k):
+    weights, experts = [], []
+    for token in x:
+        scores = (W * token).sum(dim=1)
+        order = sorted(range(len(W)), key=lambda e: -scores[e].item())[:k]
+        e = torch.exp(scores[order] - scores[order[0]])
+        weights.append(e / e.sum())
+        experts.append(order)
+    return torch.stack(weights), experts
+
+
+def route_by_minus_infinity(x, W, k):
+    """The scores of the other experts are −inf, and a softmax over all of them follows."""
+    scores = torch.einsum("nd,ed->ne", x, W)
+    rank = scores.argsort(dim=1, descending=True).argsort(dim=1)
+    p = scores.masked_fill(rank >= k, -torch.inf).softmax(1)
+    weights, experts = torch.sort(p, dim=1, descending=True)
+    return weights[:, :k], experts[:, :k]
+
+
+def route_by_logarithms(x, W, k):
+    log_p = (x @ W.mT).log_softmax(-1)
+    best, experts = log_p.topk(k, dim=1)
+    return torch.exp(best - best.logsumexp(dim=1, keepdim=True)), experts.int()
+
+
+def route_of_the_library(x, W, k):
+    layer = MixtureOfExperts(W.shape[1], 1, len(W), k).to(x.dtype)
+    layer.router.weight = torch.nn.Parameter(W) if not W.requires_grad else layer.router.weight
+    return layer.route(x)
+
+
 def shares_by_trace(model, ids, pad_id):
     with evaluating(model), trace(model, "*.hidden") as seen:
         model(ids)
@@ -207,6 +245,12 @@ RIGHT = {
         (2_099_712.0, np.float64(135_266_304) / 134_238_208),
         {"ffn": sum(p.numel() for p in FeedForward(512).parameters()), "ratio": 3 * 11008 / (8 * 4096 + 5)},
     ],
+    "feed_forward.router": [
+        route_by_the_best_scores,
+        route_token_by_token,
+        route_by_minus_infinity,
+        route_by_logarithms,
+    ],
     "feed_forward.sparsity": [shares_by_trace, shares_text_by_text],
     "feed_forward.ablate_fact": [units_by_column, units_in_one_batch, units_on_copies],
 }
@@ -214,4 +258,5 @@ OF_THE_LIBRARY = {
     "feed_forward.forward": [ffn_of_the_library],
     "feed_forward.swiglu": [swiglu_of_the_library],
     "feed_forward.swiglu_width": [by_way_of(swiglu_width)],
+    "feed_forward.router": [route_of_the_library],
 }

@@ -259,6 +259,74 @@ def width_by_recursion(d_model, multiple_of):
     return search(0, 8 * d_model) * multiple_of
 
 
+# --- the router -------------------------------------------------------------------------------------------------------
+
+
+def router_of_mixtral(x, W, k):
+    router_logits = F.linear(x, W)
+    routing_weights = F.softmax(router_logits, dim=1, dtype=torch.float)
+    routing_weights, selected_experts = torch.topk(routing_weights, k, dim=-1)
+    routing_weights = routing_weights / routing_weights.sum(dim=-1, keepdim=True)
+    return routing_weights.to(x.dtype), selected_experts
+
+
+class _Gate(nn.Module):
+    def __init__(self, dim, n_routed_experts, n_activated):
+        super().__init__()
+        self.topk = n_activated
+        self.weight = nn.Parameter(torch.empty(n_routed_experts, dim))
+
+    def forward(self, x):
+        scores = nn.functional.linear(x, self.weight).softmax(dim=-1, dtype=torch.float32)
+        indices = torch.topk(scores, self.topk, dim=-1)[1]
+        weights = scores.gather(1, indices)
+        weights = weights / weights.sum(dim=-1, keepdim=True)
+        return weights.type_as(x), indices
+
+
+def router_of_a_module(x, W, k):
+    gate = _Gate(W.size(1), W.size(0), k)
+    del gate._parameters["weight"]
+    gate.weight = W
+    return gate(x)
+
+
+def router_by_rounds(x, W, k):
+    """Take the best expert, cross it out, and take the next."""
+    left = x.matmul(W.t())
+    chosen, values = [], []
+    for _ in range(k):
+        best = left.max(dim=1)
+        values.append(best.values)
+        chosen.append(best.indices)
+        left = left.scatter(1, best.indices.unsqueeze(1), float("-inf"))
+    values = torch.stack(values, dim=1)
+    values = (values - values[:, :1]).exp()
+    return values / torch.sum(values, 1, keepdim=True), torch.stack(chosen, 1)
+
+
+def router_by_vmap(x, W, k):
+    def one(token):
+        s = W @ token
+        e = torch.exp(s - s.max())
+        best, experts = (e / e.sum()).topk(k)
+        return best / best.sum(), experts
+
+    return torch.vmap(one)(x)
+
+
+def router_by_counting(x, W, k):
+    """The place of an expert is the number of better ones."""
+    s = torch.stack([torch.stack([torch.dot(token, row) for row in W]) for token in x])
+    place = (s[:, None, :] > s[:, :, None]).sum(-1)
+    experts = torch.empty(len(x), k, dtype=torch.long)
+    for n in range(len(x)):
+        for e in range(len(W)):
+            if place[n, e] < k:
+                experts[n, place[n, e]] = e
+    return torch.softmax(torch.gather(s, 1, experts), -1), experts
+
+
 # --- measurements -----------------------------------------------------------------------------------------------------
 
 
@@ -383,6 +451,13 @@ STRANGERS = {
         width_by_counting,
         width_by_ceil,
         width_by_recursion,
+    ],
+    "feed_forward.router": [
+        router_of_mixtral,
+        router_of_a_module,
+        router_by_rounds,
+        router_by_vmap,
+        router_by_counting,
     ],
     "feed_forward.sparsity": [shares_by_hooks, shares_by_counting],
     "feed_forward.ablate_fact": [units_by_hook, units_by_copying],
