@@ -164,6 +164,7 @@ def specs(folder: Path) -> dict[str, tuple[Callable, Callable[[], dict]]]:
         "padding_mask": (masks.padding_mask, made(lengths=lambda: [1, 3], S=3, left=True)),
         "padding_mask of a tensor": (masks.padding_mask, made(lengths=lambda: torch.tensor([1, 3]), S=3, left=False)),
         "window_mask": (masks.window_mask, made(T=2, S=4, window=2, device="cpu")),
+        "document_mask": (masks.document_mask, made(document_ids=lambda: torch.tensor([[3, 3, 1], [2, -1, -1]]))),
         "prefix_mask": (masks.prefix_mask, made(prefix_len=1, T=3, device="cpu")),
         "combine": (lambda first, second: masks.combine(first, second), made(first=causal, second=causal)),
         # -------------------------------------------------------------------------------------- attention, heads, cache
