@@ -108,7 +108,7 @@ def document_mask(document_ids: Int[Tensor, "B T"]) -> Bool[Tensor, "B 1 T T"]:
         kind = f"shape {tuple(document_ids.shape)}, {document_ids.dtype}"
         raise ValueError(f"document_ids must be whole numbers of shape (B, T), got {kind}")
     same = document_ids[:, :, None] == document_ids[:, None, :]  # (B, T, T)
-    return (same & causal_mask(document_ids.shape[1], device=document_ids.device))[:, None]
+    return same.tril()[:, None]  # (B, 1, T, T), without the keys after the query
 
 
 def combine(*masks: Bool[Tensor, "..."] | None) -> Bool[Tensor, "..."]:
