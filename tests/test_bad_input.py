@@ -536,7 +536,8 @@ ACCEPTED: list[tuple[str, str, str, str]] = [
     ("split_heads|merge_heads", "x", "int64|bool|complex64", "a reshape: nothing is computed"),
     ("slowed|SwiGLU()|GeGLU()|rotary_angles|split_heads|merge_heads|SinusoidalPositions()|LearnedPositions()|"
      "document_mask",
-     "x|speeds|positions|document_ids", "on meta", "a shape goes in and a shape comes out, as on the meta device it should"),
+     "x|speeds|positions|document_ids", "on meta",
+     "a shape goes in and a shape comes out, as on the meta device it should"),
     # -------------------------------------------------------------------------------------------- shapes and precision
     ("*", "x|weight|speeds|logits|angles|rotary|score_bias|scale|p|q|rewards", "float64|float16", "another precision"),
     ("scaled_dot_product_attention|*()", "score_bias", "int64", "whole numbers are numbers, and become the scores'"),
