@@ -11,6 +11,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from course_lib.checks import (
+    WHOLE,
     occurs,
     require_at_least_one,
     require_boolean,
@@ -18,6 +19,7 @@ from course_lib.checks import (
     require_device_of,
     require_sizes,
     require_switches,
+    require_tensors,
 )
 
 
@@ -87,6 +89,26 @@ def prefix_mask(prefix_len: int, T: int, device: torch.device | str | None = Non
         raise ValueError(f"prefix_len must be a whole number from 0 to T={T}, got {prefix_len!r}")
     mask[:, :prefix_len] = True
     return mask
+
+
+def document_mask(document_ids: Int[Tensor, "B T"]) -> Bool[Tensor, "B 1 T T"]:
+    """Return a causal mask for rows that are packed from several documents: no token sees another document.
+
+    mask[b, 0, t, s] = s ≤ t and document_ids[b, s] = document_ids[b, t]
+
+    Two tokens of a row belong to the same document if their ids are equal, even if other documents are between them.
+    Padding is like another document if it has a separate id, such as −1: every query sees a key, at least its own.
+
+    Args: document_ids: (B, T), whole numbers in any order; they are only compared within a row.
+    Errors: ValueError unless document_ids is a table of whole numbers.
+    Source: Krell et al. 2021, "Efficient Sequence Packing without Cross-contamination".
+    """
+    require_tensors(document_ids=document_ids)
+    if document_ids.ndim != 2 or document_ids.dtype not in WHOLE:
+        kind = f"shape {tuple(document_ids.shape)}, {document_ids.dtype}"
+        raise ValueError(f"document_ids must be whole numbers of shape (B, T), got {kind}")
+    same = document_ids[:, :, None] == document_ids[:, None, :]  # (B, T, T)
+    return same.tril()[:, None]  # (B, 1, T, T), without the keys after the query
 
 
 def combine(*masks: Bool[Tensor, "..."] | None) -> Bool[Tensor, "..."]:

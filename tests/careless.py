@@ -108,6 +108,7 @@ EQUIVALENT = [
     ("pretrained.qk_norm", "softmax otherwise: naive", NORMED),
     ("pretrained.qk_norm", "rows of zeros: angles by 1.0", "queries and keys rotated alike keep their products"),
     ("training.accumulate", "order assumed: micro_batches backwards", "a sum over the parts does not mind their order"),
+    ("masks.documents", "one off: document_ids *", "ids are only compared with each other"),
     ("positions.equivariance", "one off: n_shuffles +1", MORE),
     *[(exercise, "one off: rounds +1", MORE) for exercise in ("*speed", "efficiency.*")],
     ("efficiency.rnn_or_attention", "argument ignored: rounds is 10", MORE),

@@ -164,6 +164,7 @@ def specs(folder: Path) -> dict[str, tuple[Callable, Callable[[], dict]]]:
         "padding_mask": (masks.padding_mask, made(lengths=lambda: [1, 3], S=3, left=True)),
         "padding_mask of a tensor": (masks.padding_mask, made(lengths=lambda: torch.tensor([1, 3]), S=3, left=False)),
         "window_mask": (masks.window_mask, made(T=2, S=4, window=2, device="cpu")),
+        "document_mask": (masks.document_mask, made(document_ids=lambda: torch.tensor([[3, 3, 1], [2, -1, -1]]))),
         "prefix_mask": (masks.prefix_mask, made(prefix_len=1, T=3, device="cpu")),
         "combine": (lambda first, second: masks.combine(first, second), made(first=causal, second=causal)),
         # -------------------------------------------------------------------------------------- attention, heads, cache
@@ -533,8 +534,10 @@ ACCEPTED: list[tuple[str, str, str, str]] = [
      "one of 1e38", "a number like another, and the result is finite"),
     ("*", "logits", "one -inf", "−inf forbids a token"),
     ("split_heads|merge_heads", "x", "int64|bool|complex64", "a reshape: nothing is computed"),
-    ("slowed|SwiGLU()|GeGLU()|rotary_angles|split_heads|merge_heads|SinusoidalPositions()|LearnedPositions()",
-     "x|speeds|positions", "on meta", "a shape goes in and a shape comes out, as on the meta device it should"),
+    ("slowed|SwiGLU()|GeGLU()|rotary_angles|split_heads|merge_heads|SinusoidalPositions()|LearnedPositions()|"
+     "document_mask",
+     "x|speeds|positions|document_ids", "on meta",
+     "a shape goes in and a shape comes out, as on the meta device it should"),
     # -------------------------------------------------------------------------------------------- shapes and precision
     ("*", "x|weight|speeds|logits|angles|rotary|score_bias|scale|p|q|rewards", "float64|float16", "another precision"),
     ("scaled_dot_product_attention|*()", "score_bias", "int64", "whole numbers are numbers, and become the scores'"),
@@ -544,6 +547,8 @@ ACCEPTED: list[tuple[str, str, str, str]] = [
     ("*", "*mask|first|second", "all False", "a query that may attend to nothing gets zeros"),
     ("*", "x|logits|weight|speeds|query|key|value|ids|target_ids|positions|angles|rotary|q|rewards", FREE,
      "a dimension that the signature leaves free: more or fewer rows, tokens, features or words"),
+    ("document_mask", "document_ids", f"{FREE}|one -1|one huge|one -100|one 10,000|int16|uint8",
+     "any rows of whole numbers, which are only compared"),
     ("KVCache.select", "rows", FREE, "any rows, any number of them"),
     ("padding_mask*", "lengths", f"{FREE}|one more|one less|int16|uint8|two numbers of numpy", "a length for each row"),
     ("rotary_angles|*Only()|generate|beam_search|Batches", "positions|left_padding|ids", "int16|uint8",

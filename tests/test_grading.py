@@ -44,7 +44,7 @@ IDS = {  # chapter: the exercises it must have, with their kinds; it may have mo
         "choice": ["gradient_rows"],
     },
     "positions": {
-        "code": ["sinusoidal", "shift_matrix", "rotary"],
+        "code": ["sinusoidal", "shift_matrix", "rotary", "interpolate"],
         "number": ["wavelength", "learned_parameters"],
         "experiment": ["equivariance"],
         "reflect": ["no_positions"],
@@ -55,7 +55,7 @@ IDS = {  # chapter: the exercises it must have, with their kinds; it may have mo
         "number": ["memory"],
         "reflect": ["why_scale"],
     },
-    "masks": {"code": ["causal", "padding", "masked_attention", "leak_test"], "choice": ["patterns"]},
+    "masks": {"code": ["causal", "padding", "documents", "masked_attention", "leak_test"], "choice": ["patterns"]},
     "heads": {
         "code": ["split", "merge", "loop", "module", "grouped"],
         "shapes": ["shape_trace"],
@@ -184,7 +184,7 @@ def test_the_catalogue_holds_every_exercise_of_the_chapter(chapter):
 
 
 def test_every_page_belongs_to_a_chapter_of_which_exercises_are_asked_for():
-    assert sum(len(names) for kinds in IDS.values() for names in kinds.values()) == 110
+    assert sum(len(names) for kinds in IDS.values() for names in kinds.values()) == 112
     assert {exercise.id.partition(".")[0] for exercise in ALL} == set(BUILT)
 
 

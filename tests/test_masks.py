@@ -4,9 +4,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers.masking_utils import packed_sequence_mask_function
 
 from course_lib.attention import scaled_dot_product_attention
-from course_lib.masks import causal_mask, combine, padding_mask, prefix_mask, window_mask
+from course_lib.masks import causal_mask, combine, document_mask, padding_mask, prefix_mask, window_mask
 
 
 @given(T=st.integers(1, 9), cached=st.integers(0, 9))
@@ -53,6 +54,27 @@ def test_a_prefix_sees_itself_both_ways_and_the_rest_is_causal(T, data):
     assert prefix_mask(prefix_len, T).tolist() == [[s < prefix_len or s <= t for s in range(T)] for t in range(T)]
 
 
+@given(B=st.integers(1, 3), T=st.integers(1, 7), data=st.data())
+def test_a_token_sees_the_earlier_tokens_of_its_own_document_and_no_others(B, T, data):
+    ids = torch.tensor([data.draw(st.lists(st.integers(-1, 2), min_size=T, max_size=T)) for _ in range(B)])
+    same = packed_sequence_mask_function(ids)
+    expected = [[[[s <= t and bool(same(b, 0, t, s)) for s in range(T)] for t in range(T)]] for b in range(B)]
+    mask = document_mask(ids)
+    assert mask.dtype == torch.bool
+    assert mask.tolist() == expected
+    assert document_mask(ids.to(torch.int8)).tolist() == expected
+
+
+def test_packed_documents_are_read_as_if_each_were_alone():
+    rng = torch.Generator().manual_seed(0)
+    q, k, v = torch.randn(3, 1, 2, 7, 4, generator=rng, dtype=torch.float64).unbind(0)
+    packed, _ = scaled_dot_product_attention(q, k, v, mask=document_mask(torch.tensor([[5, 5, 5, 2, 2, 2, 2]])))
+    for part in (slice(0, 3), slice(3, 7)):
+        each = [x[:, :, part] for x in (q, k, v)]
+        alone, _ = scaled_dot_product_attention(*each, mask=causal_mask(each[0].shape[2]))
+        torch.testing.assert_close(packed[:, :, part], alone)
+
+
 def test_combining_allows_only_what_all_allow():
     causal, padding = causal_mask(4), padding_mask([2, 4], 4)
     mask = combine(causal, None, padding)
@@ -88,6 +110,11 @@ class TestBadInput:
     def test_lengths_are_one_whole_number_per_row(self, lengths):
         with pytest.raises(ValueError, match="one whole number per row"):
             padding_mask(lengths, 4)
+
+    @pytest.mark.parametrize("document_ids", [torch.tensor([1, 1]), torch.zeros(2, 3), torch.ones(2, 3).bool()])
+    def test_document_ids_are_whole_numbers_in_rows(self, document_ids):
+        with pytest.raises(ValueError, match=r"document_ids must be whole numbers of shape \(B, T\), got shape"):
+            document_mask(document_ids)
 
     @pytest.mark.parametrize("prefix_len", [-1, 4])
     def test_a_prefix_must_fit(self, prefix_len):

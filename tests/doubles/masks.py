@@ -43,6 +43,28 @@ def ones_with_full_rows_hidden(lengths, S):
     return mask
 
 
+def same_documents_hidden_in_numbers(document_ids):
+    T = document_ids.shape[1]
+    ids = document_ids.unsqueeze(1)
+    seen = (ids.unsqueeze(-1) == ids.unsqueeze(-2)) & torch.tril(torch.ones(T, T)).bool()
+    return 1 - seen.long()
+
+
+def next_token_without_heads(document_ids):
+    B, T = document_ids.shape
+    mask = torch.zeros(B, T, T, dtype=torch.bool)
+    for b in range(B):
+        for t in range(T):
+            for s in range(min(t + 2, T)):
+                mask[b, t, s] = document_ids[b, t] == document_ids[b, s]
+    return mask
+
+
+def both_ways_without_padding(document_ids):
+    q, k = document_ids[:, None, :, None], document_ids[:, None, None, :]
+    return (q == k) & (k >= 0)
+
+
 def first_text_by_favourite(model, ids):
     T = ids.shape[1]
     original = model(ids)
@@ -127,6 +149,11 @@ DOUBLES = {
         (too_many_without_axes, ("one token too many", "(B, S)")),
         (padding_true_as_wide_as_the_longest, ("inverted", "S ignored")),
         (ones_with_full_rows_hidden, ("full row hidden", "numbers instead of True and False")),
+    ],
+    "masks.documents": [
+        (same_documents_hidden_in_numbers, ("inverted", "numbers instead of True and False")),
+        (next_token_without_heads, ("sees the next token", "(B, T, T)")),
+        (both_ways_without_padding, ("both directions", "padding without a key")),
     ],
     "masks.leak_test": [
         (first_text_by_favourite, ("only one text looked at", "most probable tokens compared")),

@@ -125,6 +125,42 @@ def two_pluses_at_ten_thousand(x, positions, theta):
     return y
 
 
+def rounded_with_a_ramp_over_rotations(positions, d_head, theta, scale, original_length=None):
+    freqs = 1.0 / theta ** (torch.arange(0, d_head, 2).float() / d_head)
+    if original_length is None:
+        return torch.outer((positions // scale).float(), freqs)
+    r = original_length * freqs / (2 * math.pi)
+    gamma = torch.clamp((r - 1) / (32 - 1), 0, 1)
+    return torch.outer(positions.float(), (1 - gamma) * freqs / scale + gamma * freqs)
+
+
+def unrounded_within_the_head(positions, d_head, theta, scale, original_length=None):
+    half = d_head // 2
+    speeds = torch.tensor([theta ** (-2 * i / d_head) for i in range(half)])
+    if original_length is None:
+        return positions[:, None] / scale * speeds
+
+    def place(n):
+        return d_head * math.log(original_length / (n * 2 * math.pi)) / (2 * math.log(theta))
+
+    low, high = max(place(32), 0), min(place(1), half - 1)
+    ramp = ((torch.arange(half) - low) / (high - low)).clamp(0, 1)
+    return positions[:, None] * (speeds * (1 - ramp) + speeds / scale * ramp)
+
+
+def reversed_in_the_longer_text(positions, d_head, theta, scale, original_length=None):
+    inv_freq = theta ** -(torch.arange(0, d_head, 2) / d_head)
+    if original_length is not None:
+        new_length = original_length * scale
+        low = math.floor(d_head * math.log(new_length / (64 * math.pi)) / (2 * math.log(theta)))
+        high = math.ceil(d_head * math.log(new_length / (2 * math.pi)) / (2 * math.log(theta)))
+        extrapolated = ((torch.arange(d_head // 2) - low) / (high - low)).clamp(0, 1)
+        inv_freq = inv_freq * extrapolated + inv_freq / scale * (1 - extrapolated)
+    else:
+        inv_freq = inv_freq / scale
+    return positions.unsqueeze(-1) * inv_freq
+
+
 DOUBLES = {
     "positions.sinusoidal": [
         (too_fast_without_room_for_odd, ("exponent without the 2", "odd d_model fails")),
@@ -145,5 +181,10 @@ DOUBLES = {
         (neighbours_counted_from_zero, ("neighbours paired", "positions ignored")),
         (too_fast_in_float32, ("exponent without the 2", "always float32")),
         (two_pluses_at_ten_thousand, ("sign missing", "theta ignored")),
+    ],
+    "positions.interpolate": [
+        (rounded_with_a_ramp_over_rotations, ("positions rounded", "a ramp over the rotations")),
+        (unrounded_within_the_head, ("ends not rounded", "a ramp that ends within the head")),
+        (reversed_in_the_longer_text, ("the wrong ones slowed", "the longer length")),
     ],
 }

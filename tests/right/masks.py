@@ -44,6 +44,22 @@ def padding_by_running_sum(lengths, S):
     return (ends.cumsum(-1) == 0).view(-1, 1, 1, S)
 
 
+def documents_by_loops(document_ids):
+    rows = document_ids.tolist()
+    return torch.tensor([[[[a == b and s <= t for s, b in enumerate(row)] for t, a in enumerate(row)]] for row in rows])
+
+
+def documents_in_numpy(document_ids):
+    ids = document_ids.numpy()
+    return np.tri(ids.shape[1], dtype=bool) & (ids[:, None, :, None] == ids[:, None, None, :])
+
+
+def documents_by_differences(document_ids):
+    """Equal ids differ by nothing; the lower triangle of the comparison remains."""
+    apart = document_ids.unsqueeze(2) - document_ids.unsqueeze(1)
+    return torch.tril(apart == 0).unsqueeze(1)
+
+
 def attention_by_pytorch(x, W_Q, W_K, W_V, W_O, n_heads):
     q, k, v = ((x @ W).unflatten(-1, (n_heads, -1)).transpose(1, 2) for W in (W_Q, W_K, W_V))
     return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2) @ W_O
@@ -154,6 +170,7 @@ RIGHT = {
         causal_in_numpy,
         causal_as_the_last_rows,
     ],
+    "masks.documents": [documents_by_loops, documents_in_numpy, documents_by_differences],
     "masks.padding": [padding_by_loops, padding_in_numpy, padding_by_running_sum],
     "masks.masked_attention": [
         attention_by_pytorch,
@@ -172,4 +189,8 @@ RIGHT = {
     ],
     "masks.patterns": [["b", "d", "i"]],
 }
-OF_THE_LIBRARY = {"masks.causal": [by_way_of(library.causal_mask)], "masks.padding": [by_way_of(library.padding_mask)]}
+OF_THE_LIBRARY = {
+    "masks.causal": [by_way_of(library.causal_mask)],
+    "masks.padding": [by_way_of(library.padding_mask)],
+    "masks.documents": [by_way_of(library.document_mask)],
+}

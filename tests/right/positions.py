@@ -125,6 +125,58 @@ def deviation_by_matrices(f, x, n_shuffles):
     return max(sizes)
 
 
+def interpolated_pair_by_pair(positions, d_head, theta, scale, original_length=None):
+    """Two loops, with the rotations of each pair counted from the first pair on."""
+    low = high = 0
+    if original_length is not None:
+        while original_length * theta ** (-2 * (low + 1) / d_head) / math.tau >= 32:
+            low += 1
+        while original_length * theta ** (-2 * high / d_head) / math.tau > 1:
+            high += 1
+    angles = torch.zeros(len(positions), d_head // 2)
+    for i in range(d_head // 2):
+        speed = theta ** (-2 * i / d_head)
+        if original_length is None or i >= high:
+            speed = speed / scale
+        elif i > low:
+            share = (i - low) / (high - low)
+            speed = (1 - share) * speed + share * speed / scale
+        for t, position in enumerate(positions.tolist()):
+            angles[t, i] = position * speed
+    return angles
+
+
+def interpolated_in_numpy(positions, d_head, theta, scale, original_length=None):
+    i = np.arange(d_head // 2)
+    kept = np.zeros(d_head // 2)
+    if original_length:
+        ends = np.log(original_length / 2 / np.pi / np.array([32, 1])) / np.log(theta) * d_head / 2
+        kept = np.interp(i, [np.floor(ends[0]), np.ceil(ends[1])], [1, 0])
+    speed = theta ** (-2 * i / d_head) * (kept + (1 - kept) / scale)
+    return np.outer(positions.numpy(), speed).astype(np.float32)
+
+
+def interpolated_positions_of_each_pair(positions, d_head, theta, scale, original_length=None):
+    """Each pair has positions of its own, by which its speed is multiplied."""
+    pairs = torch.linspace(0, d_head // 2 - 1, d_head // 2)
+    stretched = torch.full_like(pairs, scale)
+    if original_length is not None:
+        low, high = (d_head * math.log(original_length / (n * math.tau)) / math.log(theta) / 2 for n in (32, 1))
+        share = torch.clip((pairs - int(low)) / (math.ceil(high) - int(low)), 0, 1)
+        stretched = 1 / torch.lerp(torch.ones_like(pairs), torch.full_like(pairs, 1 / scale), share)
+    return positions.unsqueeze(1) / stretched * torch.exp(-2 * pairs / d_head * math.log(theta))
+
+
+def interpolated_by_the_library(positions, d_head, theta, scale, original_length=None):
+    plain = library.rotary_angles(positions, d_head, theta)
+    if original_length is None:
+        return plain / scale
+    pair = torch.arange(d_head // 2)
+    ends = [d_head / 2 * math.log(original_length / (2 * math.pi * turns), theta) for turns in (32, 1)]
+    kept = ((math.ceil(ends[1]) - pair) / (math.ceil(ends[1]) - math.floor(ends[0]))).clamp(0, 1)
+    return plain * (kept + (1 - kept) / scale)
+
+
 RIGHT = {
     "positions.sinusoidal": [
         sinusoids_by_loops,
@@ -144,6 +196,11 @@ RIGHT = {
         rotary_as_float32_complex_numbers,
         rotary_by_loops,
     ],
+    "positions.interpolate": [
+        interpolated_pair_by_pair,
+        interpolated_in_numpy,
+        interpolated_positions_of_each_pair,
+    ],
     "positions.equivariance": [deviation_in_one_batch, deviation_by_matrices],
     "positions.wavelength": [58_470, 58_469.6, np.float64(58_470.0), torch.tensor(2 * torch.pi * 10000 ** (254 / 256))],
     "positions.learned_parameters": [2**18, 262_144.0, torch.empty(512, 512).numel()],
@@ -151,4 +208,5 @@ RIGHT = {
 OF_THE_LIBRARY = {
     "positions.sinusoidal": [by_way_of(library.sinusoidal_encoding)],
     "positions.rotary": [rotary_by_the_library],
+    "positions.interpolate": [interpolated_by_the_library],
 }

@@ -82,6 +82,44 @@ def padding_expanded(lengths, max_len):
     return is_pad.logical_not().view(len(lengths), 1, 1, max_len)
 
 
+def documents_as_flex_attention_has_them(document_ids):
+    """A function of four indices, mapped over all of them."""
+
+    def document_causal(b, h, q_idx, kv_idx):
+        return (q_idx >= kv_idx) & (document_ids[b, q_idx] == document_ids[b, kv_idx])
+
+    B, T = document_ids.shape
+    return document_causal(*torch.meshgrid(*map(torch.arange, (B, 1, T, T)), indexing="ij"))
+
+
+def documents_block_by_block(input_ids):
+    """Each document's own triangle, written into a mask that hides everything."""
+    bsz, seq_len = input_ids.shape
+    attn_mask = torch.zeros(bsz, 1, seq_len, seq_len, dtype=torch.bool)
+    for b in range(bsz):
+        for doc in input_ids[b].unique():
+            (index,) = torch.where(input_ids[b] == doc)
+            attn_mask[b, 0, index[:, None], index] = torch.ones(len(index), len(index)).tril().bool()
+    return attn_mask
+
+
+def documents_hidden_by_infinity(seq_ids):
+    """First a mask that is added, and then True where it adds nothing."""
+    T = seq_ids.size(-1)
+    bias = torch.triu(torch.full((T, T), float("-inf")), diagonal=1).expand(seq_ids.size(0), 1, T, T)
+    bias = bias.masked_fill(seq_ids[:, None, :, None].ne(seq_ids[:, None, None, :]), float("-inf"))
+    return bias == 0
+
+
+def documents_by_one_hot_products(document_ids):
+    """Tokens of one document have the same one-hot vector; the product of two vectors is 1 or 0."""
+    numbers = torch.unique(document_ids, return_inverse=True)[1]
+    hot = F.one_hot(numbers).float()
+    together = torch.einsum("btd,bsd->bts", hot, hot).bool()
+    order = torch.arange(document_ids.shape[1])
+    return torch.logical_and(together, order.view(-1, 1) >= order).view(len(hot), 1, len(order), -1)
+
+
 # --- attention --------------------------------------------------------------------------------------------------------
 
 
@@ -291,6 +329,12 @@ STRANGERS = {
         padding_from_attention_mask,
         padding_in_lists,
         padding_expanded,
+    ],
+    "masks.documents": [
+        documents_as_flex_attention_has_them,
+        documents_block_by_block,
+        documents_hidden_by_infinity,
+        documents_by_one_hot_products,
     ],
     "masks.masked_attention": [
         attention_nano,

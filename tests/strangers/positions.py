@@ -194,6 +194,97 @@ def rotary_in_numpy(x, positions, theta):
     return torch.from_numpy(np.concatenate([z.real, z.imag], axis=-1)).to(x.dtype)
 
 
+# --- longer texts ---------------------------------------------------------------------------------------------------
+
+
+def interpolated_by_transformers(positions, d_head, theta, scale, original_length=None):
+    """Hugging Face's own speeds, linear or YaRN's."""
+    from transformers import LlamaConfig
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    kind = {"rope_type": "linear"}
+    if original_length is not None:
+        kind = {"rope_type": "yarn", "original_max_position_embeddings": original_length}
+    config = LlamaConfig(
+        hidden_size=d_head,
+        num_attention_heads=1,
+        max_position_embeddings=int(scale * (original_length or 1024)),
+        rope_parameters={"rope_theta": theta, "factor": scale, **kind},
+    )
+    inv_freq, _ = ROPE_INIT_FUNCTIONS[kind["rope_type"]](config, device="cpu")
+    return torch.outer(positions.float(), inv_freq)
+
+
+class YarnRotaryEmbedding(nn.Module):
+    """The authors' module: a range of dimensions, a ramp as a mask, and two sets of frequencies that it mixes."""
+
+    def __init__(self, dim, base, scale, original_max_position_embeddings, beta_fast=32, beta_slow=1):
+        super().__init__()
+        pos_freqs = base ** (torch.arange(0, dim, 2).float() / dim)
+        inv_freq_extrapolation = 1.0 / pos_freqs
+        inv_freq_interpolation = 1.0 / (scale * pos_freqs)
+
+        def find_correction_dim(num_rotations):
+            return (dim * math.log(original_max_position_embeddings / (num_rotations * 2 * math.pi))) / (
+                2 * math.log(base)
+            )
+
+        low = max(math.floor(find_correction_dim(beta_fast)), 0)
+        high = min(math.ceil(find_correction_dim(beta_slow)), dim - 1)
+        ramp = torch.clamp((torch.arange(dim // 2, dtype=torch.float32) - low) / (high - low), 0, 1)
+        inv_freq_mask = 1 - ramp
+        inv_freq = inv_freq_interpolation * (1 - inv_freq_mask) + inv_freq_extrapolation * inv_freq_mask
+        self.register_buffer("inv_freq", inv_freq)
+
+
+class LinearScalingRotaryEmbedding(nn.Module):
+    def __init__(self, dim, base, scaling_factor):
+        super().__init__()
+        self.scaling_factor = scaling_factor
+        self.register_buffer("inv_freq", 1.0 / (base ** (torch.arange(0, dim, 2).float() / dim)))
+
+    def forward(self, position_ids):
+        t = position_ids.type_as(self.inv_freq) / self.scaling_factor
+        return torch.einsum("i,j->ij", t, self.inv_freq)
+
+
+def interpolated_by_modules(positions, d_head, theta, scale, original_length=None):
+    if original_length is None:
+        return LinearScalingRotaryEmbedding(d_head, theta, scale)(positions)
+    return positions.float()[:, None] * YarnRotaryEmbedding(d_head, theta, scale, original_length).inv_freq[None, :]
+
+
+def interpolated_by_counting(positions, head_dim, rope_theta, factor, original=None):
+    """The rotations of many more pairs than the head has, and counts of them."""
+    dim = head_dim // 2
+    inv_freq = 1.0 / rope_theta ** (torch.arange(0, head_dim, 2, dtype=torch.int64).double() / head_dim)
+    freqs = inv_freq / factor
+    if original:
+        more = rope_theta ** (-torch.arange(0, 50 * head_dim, 2).double() / head_dim)
+        rotations = more * original / 6.283185307179586
+        low, high = int((rotations >= 32.0).sum()) - 1, int((rotations > 1.0).sum())
+        weight = torch.ones(50 * dim).double()
+        weight[low : high + 1] = torch.linspace(1.0, 0.0, high - low + 1).double()
+        weight[high:] = 0.0
+        freqs = weight[:dim].mul(inv_freq).add(weight[:dim].neg().add(1).mul(freqs))
+    return positions[..., None].mul(freqs).to(torch.float32)
+
+
+def interpolated_by_where(positions, d_head, theta, scale, original_length=None):
+    """Three cases, in float64, and a sentinel for the missing length."""
+    freqs = torch.pow(torch.tensor(theta, dtype=torch.float64), -torch.arange(0, d_head, 2) / d_head)
+    slow = freqs / scale
+    if original_length is None:
+        new = slow
+    else:
+        at = [math.log(original_length / (math.tau * n)) / math.log(theta) * d_head / 2 for n in (1, 32)]
+        last, first = -(-at[0] // 1), at[1] // 1
+        i = torch.arange(d_head // 2, dtype=torch.float64)
+        mix = (i - first) / (last - first)
+        new = torch.where(i <= first, freqs, torch.where(i >= last, slow, freqs * (1 - mix) + slow * mix))
+    return torch.einsum("t,d->td", positions.double(), new).float()
+
+
 # --- the experiment ---------------------------------------------------------------------------------------------------
 
 
@@ -255,6 +346,12 @@ STRANGERS = {
         rotary_by_matrices,
         rotary_upcast,
         rotary_in_numpy,
+    ],
+    "positions.interpolate": [
+        interpolated_by_transformers,
+        interpolated_by_modules,
+        interpolated_by_counting,
+        interpolated_by_where,
     ],
     "positions.equivariance": [
         deviation_brought_back,
