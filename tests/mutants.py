@@ -101,6 +101,7 @@ EQUIVALENT = [
     ("training.scaling_law", "above[:, None] - terms @ factors", SIZE),
     ("training.clip", "norm >= max_norm", "at equality the factor is 1"),
     ("training.clip", "g.square().sum()", "float32 adds up well enough"),
+    ("training.muon", "A @ (2.0315 * A)", "the factors are powers of the same matrix, and a number"),
     ("training.learning_rate", "step >= total", "at the last step the cosine has come down to the floor"),
     *[("training.learning_rate", part, "a cosine is even") for part in ("(warmup - step)", "(warmup - total)")],
     ("heads.loop", "W_Q.shape[0]", "W_Q is square"),

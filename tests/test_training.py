@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from course_lib.config import preset
 from course_lib.gpt import DecoderOnly
+from course_lib.grading import EXERCISES
 from course_lib.tinytown import Batches
 from course_lib.training import History, TrainingDiverged, learning_rate, make_optimizer, story_losses, train
 from course_lib.training_options.checkpoints import load_checkpoint, save_checkpoint
@@ -399,3 +400,42 @@ def test_a_loop_of_ones_own_saves_and_loads_its_checkpoint(tmp_path):
         load_checkpoint(tmp_path / "other.pt", model, optimizer)
     with pytest.raises(TypeError, match="optimizer"):
         save_checkpoint(path, model, None)
+
+
+MATRICES = [(4, 4), (3, 8), (8, 3), (1, 5), (6, 1)]
+
+
+@pytest.mark.parametrize("shape", MATRICES)
+@pytest.mark.parametrize("beta", [0.95, 0.5])
+def test_the_exercises_steps_of_muon_are_those_of_torch_up_to_its_bfloat16(shape, beta):
+    step = EXERCISES["training.muon"].reference
+    rng = torch.Generator().manual_seed(0)
+    W, momentum, lr = torch.zeros(shape), torch.zeros(shape), 0.1
+    theirs = torch.nn.Parameter(W.clone())
+    optimizer = torch.optim.Muon([theirs], lr=lr, momentum=beta, weight_decay=0.0, nesterov=True)
+    longest = lr * max(1, shape[0] / shape[1]) ** 0.5
+    for _ in range(3):
+        while True:  # five rounds in bfloat16 enlarge the rounding of small singular values
+            gradient = torch.randn(shape, generator=rng)
+            singular = torch.linalg.svdvals(gradient + beta * (beta * momentum + gradient))
+            if singular.min() > 0.1 * singular.norm():
+                break
+        before, theirs.grad = theirs.detach().clone(), gradient
+        optimizer.step()
+        W_new, momentum = step(W, gradient, momentum, lr, beta)
+        torch.testing.assert_close(W_new - W, theirs.detach() - before, atol=0.04 * longest, rtol=0)
+        theirs_momentum = optimizer.state[theirs]["momentum_buffer"] / (1 - beta)  # a running mean, ours is a sum
+        torch.testing.assert_close(momentum, theirs_momentum)
+        W = W_new
+
+
+@pytest.mark.parametrize("shape", MATRICES)
+def test_the_exercises_step_of_muon_has_the_singular_vectors_of_the_momentum_and_nearly_equal_values(shape):
+    step, beta, lr = EXERCISES["training.muon"].reference, 0.9, 0.2
+    W, gradient, momentum = torch.randn(3, *shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    W_new, momentum_new = step(W, gradient, momentum, lr, beta)
+    U, s, Vh = torch.linalg.svd(gradient + beta * momentum_new, full_matrices=False)
+    assert s.min() > 0.02 * s.norm()  # smaller ones need more than five rounds
+    values = U.T @ (W - W_new) @ Vh.T / (lr * max(1, shape[0] / shape[1]) ** 0.5)
+    torch.testing.assert_close(values, values.diagonal().diag(), atol=1e-10, rtol=0)
+    assert ((values.diagonal() > 0.65) & (values.diagonal() < 1.25)).all()

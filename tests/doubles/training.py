@@ -268,6 +268,32 @@ def negative_and_the_wrong_way_round(runs, E, N, D):
     return a, b, E + A * D**a + B * N**b
 
 
+def muon_orthogonalized(update, a, b, c):
+    X = update.mT if update.size(0) > update.size(1) else update
+    X = X / (X.norm() + 1e-7)
+    for _ in range(5):
+        A = torch.matmul(X, X.mT)
+        X = a * X + torch.matmul(b * A + c * torch.matmul(A, A), X)
+    return X.mT if update.size(0) > update.size(1) else X
+
+
+def plain_momentum_without_scale(W, gradient, momentum, lr, beta=0.95):
+    buffer = momentum.mul(beta).add(gradient)
+    return W - lr * muon_orthogonalized(buffer, 3.4445, -4.7750, 2.0315), buffer
+
+
+def classical_and_uphill(W, gradient, momentum, lr, beta=0.95):
+    buffer = beta * momentum + gradient
+    update = muon_orthogonalized(gradient + beta * buffer, 1.5, -0.5, 0.0)
+    return W.add(update, alpha=lr * math.sqrt(max(1, W.size(0) / W.size(1)))), buffer
+
+
+def running_mean_and_upside_down(W, gradient, momentum, lr, beta=0.95):
+    buffer = momentum.lerp(gradient, 1 - beta)
+    update = muon_orthogonalized(gradient.lerp(buffer, beta), 3.4445, -4.7750, 2.0315)
+    return W - lr * max(1, W.size(1) / W.size(0)) ** 0.5 * update, buffer
+
+
 DOUBLES = {
     "training.cross_entropy": [
         (negative_and_divided_by_all, ("sign missing", "the ignored are counted")),
@@ -308,5 +334,10 @@ DOUBLES = {
         (powers_of_the_loss_exchanged, ("floor left in", "exponents exchanged")),
         (above_the_floor_without_tokens, ("floor not added back", "parameters alone")),
         (negative_and_the_wrong_way_round, ("negative exponents", "parameters and tokens exchanged")),
+    ],
+    "training.muon": [
+        (plain_momentum_without_scale, ("plain momentum", "no scale")),
+        (classical_and_uphill, ("classical coefficients", "uphill")),
+        (running_mean_and_upside_down, ("mean instead of sum", "columns over rows")),
     ],
 }

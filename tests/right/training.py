@@ -238,6 +238,53 @@ def law_by_gradients(runs, E, N, D):
     return a, b, E + above(torch.tensor(float(N)), torch.tensor(float(D))).exp().item()
 
 
+def muon_without_transposing(W, gradient, momentum, lr, beta=0.95):
+    momentum = momentum * beta + gradient
+    update = torch.add(gradient, momentum, alpha=beta)
+    X = update / (torch.linalg.norm(update) + 1e-7)
+    for _ in range(5):
+        gram = X.mT @ X
+        X = 3.4445 * X - 4.775 * X @ gram + 2.0315 * X @ gram @ gram
+    return W - lr * math.sqrt(max(1, W.shape[0] / W.shape[1])) * X, momentum
+
+
+def muon_by_singular_values(W, gradient, momentum, lr, beta=0.95):
+    """The polynomial of the rounds, applied to the singular values."""
+    momentum = beta * momentum + gradient
+    U, s, Vh = torch.linalg.svd(gradient + beta * momentum, full_matrices=False)
+    if s.any():
+        s = s / s.norm()
+    for _ in range(5):
+        s = 3.4445 * s - 4.7750 * s**3 + 2.0315 * s**5
+    scale = (W.shape[0] / W.shape[1]) ** 0.5 if W.shape[0] > W.shape[1] else 1.0
+    return W - lr * scale * (U * s) @ Vh, momentum
+
+
+def muon_in_numpy(W, gradient, momentum, lr, beta=0.95):
+    W, gradient, momentum = W.numpy(), gradient.numpy(), momentum.numpy()
+    momentum = beta * momentum + gradient
+    X = gradient + beta * momentum
+    tall = W.shape[0] > W.shape[1]
+    X = X.T if tall else X
+    X = X / max(np.sqrt((X * X).sum()), 1e-10)
+    for _ in range(5):
+        A = np.dot(X, X.T)
+        X = 3.4445 * X - 4.7750 * np.dot(A, X) + 2.0315 * np.linalg.multi_dot([A, A, X])
+    X = X.T if tall else X
+    return W - lr * max(1, W.shape[0] / W.shape[1]) ** 0.5 * X, momentum
+
+
+def muon_in_float64(W, gradient, momentum, lr, beta=0.95):
+    """As lists of two, from computations in float64."""
+    m = momentum.double().mul(beta).add(gradient)
+    X = torch.nn.functional.normalize((m * beta + gradient).flatten(), dim=0).view(W.shape)
+    for _ in range(5):
+        AX = X @ X.T @ X
+        X = 3.4445 * X - 4.7750 * AX + 2.0315 * X @ X.T @ AX
+    step = lr * max(W.size(0), W.size(1)) ** 0.5 / W.size(1) ** 0.5 * X
+    return [(W - step).to(W.dtype), m.to(W.dtype)]
+
+
 RIGHT = {
     "training.cross_entropy": [
         cross_entropy_of_torch,
@@ -252,6 +299,12 @@ RIGHT = {
     "training.scaling_law": [law_by_loops, law_by_gradients],
     "training.accumulate": [accumulated_by_sums, accumulated_in_lists],
     "training.clip": [clip_of_torch, clip_one_long_vector, clip_by_loops],
+    "training.muon": [
+        muon_without_transposing,
+        muon_by_singular_values,
+        muon_in_numpy,
+        muon_in_float64,
+    ],
     "training.overfit": [overfit_with_momentum],
     "training.limit": [43, np.float64(42.5), torch.tensor(43.06), tinytown_by_its_stories()],
 }

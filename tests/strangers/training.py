@@ -209,6 +209,102 @@ def rate_from_a_list(step, peak, warmup, total, floor):
     return plan[step] if step < len(plan) else floor
 
 
+# --- Muon -------------------------------------------------------------------------------------------------------------
+
+
+def zeropower_via_newtonschulz5(G, steps=5, eps=1e-7):
+    """Keller Jordan's, without bfloat16."""
+    assert G.ndim >= 2
+    a, b, c = (3.4445, -4.7750, 2.0315)
+    X = G.clone()
+    if G.size(-2) > G.size(-1):
+        X = X.mT
+    X = X / (X.norm(dim=(-2, -1), keepdim=True) + eps)
+    for _ in range(steps):
+        A = X @ X.mT
+        B = b * A + c * A @ A
+        X = a * X + B @ X
+    if G.size(-2) > G.size(-1):
+        X = X.mT
+    return X
+
+
+def muon_of_its_author(p, grad, buf, lr, momentum=0.95):
+    g, buf = grad.clone(), buf.clone()
+    buf.mul_(momentum).add_(g)
+    g = g.add(buf, alpha=momentum)
+    g = zeropower_via_newtonschulz5(g)
+    p = p.clone()
+    p.data.add_(g, alpha=-lr * max(1, p.size(-2) / p.size(-1)) ** 0.5)
+    return p, buf
+
+
+def muon_of_addmm(W, gradient, momentum, lr, beta=0.95):
+    """The order of torch.optim: addmm, and the learning rate adjusted."""
+    ratio = math.sqrt(max(1, W.shape[0] / W.shape[1]))
+    buf = torch.add(gradient, momentum, alpha=beta)
+    ortho = gradient.add(buf, alpha=beta)
+    if gradient.size(0) > gradient.size(1):
+        ortho = ortho.T
+    ortho = ortho.div(ortho.norm().clamp(min=1e-7))
+    for _ in range(5):
+        gram = ortho @ ortho.T
+        update = torch.addmm(gram, gram, gram, beta=-4.775, alpha=2.0315)
+        ortho = torch.addmm(ortho, update, ortho, beta=3.4445)
+    if gradient.size(0) > gradient.size(1):
+        ortho = ortho.T
+    return torch.add(W, ortho, alpha=-lr * ratio), buf
+
+
+class _Muon:
+    """A beginner's class, which keeps its state."""
+
+    def __init__(self, lr, beta, buffer):
+        self.lr, self.beta, self.buffer = lr, beta, buffer
+
+    def orthogonalize(self, M):
+        total = 0.0
+        for row in M:
+            for value in row:
+                total += value**2
+        if total == 0:
+            return M
+        M = M / total**0.5
+        for _ in range(5):
+            M3 = torch.matmul(torch.matmul(M, M.t()), M)
+            M5 = torch.matmul(torch.matmul(M, M.t()), M3)
+            M = 3.4445 * M - 4.7750 * M3 + 2.0315 * M5
+        return M
+
+    def step(self, W, g):
+        self.buffer = self.beta * self.buffer + g
+        direction = self.orthogonalize(g + self.beta * self.buffer)
+        if W.shape[0] > W.shape[1]:
+            direction = direction * (W.shape[0] / W.shape[1]) ** 0.5
+        return W - self.lr * direction
+
+
+def muon_of_a_class(W, gradient, momentum, lr, beta=0.95):
+    optimizer = _Muon(lr, beta, momentum)
+    return optimizer.step(W, gradient), optimizer.buffer
+
+
+def muon_by_einsum(params, updates, mu, learning_rate, beta=0.95):
+    """optax: a fold over the coefficients of the rounds."""
+    mu = beta * mu + updates
+    x = updates + beta * mu
+    transposed = x.shape[0] > x.shape[1]
+    x = x.transpose(0, 1) if transposed else x
+    x = x / (torch.sqrt(torch.einsum("ij,ij->", x, x)) + 1e-8)
+    for coeffs in [(3.4445, -4.7750, 2.0315)] * 5:
+        a = torch.einsum("ij,kj->ik", x, x)
+        b = coeffs[1] * a + coeffs[2] * torch.einsum("ij,jk->ik", a, a)
+        x = coeffs[0] * x + torch.einsum("ij,jk->ik", b, x)
+    x = x.transpose(0, 1) if transposed else x
+    x = (max(1.0, params.shape[0] / params.shape[1]) ** 0.5) * x
+    return params + (-learning_rate) * x, mu
+
+
 STRANGERS = {
     "training.cross_entropy": [
         loss_in_one_line,
@@ -233,5 +329,11 @@ STRANGERS = {
         rate_by_where,
         rate_by_interpolation,
         rate_from_a_list,
+    ],
+    "training.muon": [
+        muon_of_its_author,
+        muon_of_addmm,
+        muon_of_a_class,
+        muon_by_einsum,
     ],
 }
