@@ -1,4 +1,4 @@
-"""Chapter 16's figures and live figures: points on the frontier, methods beside it, and a reward that was exploited."""
+"""Chapter 16's figures and live figures: points on the frontier, methods beside it, and two rewards."""
 
 import math
 
@@ -27,11 +27,11 @@ def ids_of(stories: list[str]) -> torch.Tensor:
     return torch.tensor([row + [TOKENIZER.eos_id] * (longest - len(row)) for row in rows])
 
 
-def exploited():
-    return built.exploited(told(), lambda ids: torch.full((len(ids),), 0.75))
+def two_rewards():
+    return built.two_rewards(told(), lambda ids: torch.full((len(ids),), 0.75))
 
 
-@pytest.fixture(params=[built.price, exploited], ids=["price", "exploited"])
+@pytest.fixture(params=[built.price, two_rewards], ids=["price", "two_rewards"])
 def make(request):
     return request.param
 
@@ -55,7 +55,7 @@ def test_the_point_of_a_price_is_where_a_line_of_equal_value_touches_the_frontie
 
 
 def test_a_step_shows_both_rewards_and_the_first_text_that_was_told():
-    live, stories = exploited(), told()
+    live, stories = two_rewards(), told()
     for step, true in enumerate((0.0, 0.5, 0.75), start=1):
         live.render(step=step)
         assert live.drawing.marks.get_ydata() == pytest.approx([0.75, true])

@@ -163,15 +163,15 @@ def format_verdict(base: list[float], other_way: list[float], random_start: list
 
 @experiment(
     "assistant.format",
-    claim="A model's knowledge and capabilities are learnt almost entirely during pretraining, while alignment teaches "
-    "it which subdistribution of formats should be used when interacting with users.",
+    claim="almost all knowledge in large language models is learned during pretraining",
     source=Source(
         "Zhou et al. 2023",
         "LIMA: Less Is More for Alignment",
         "https://arxiv.org/abs/2305.11206",
-        place="§ 2, the superficial alignment hypothesis",
-        quote="A model's knowledge and capabilities are learnt almost entirely during pretraining, while alignment "
-        "teaches it which subdistribution of formats should be used when interacting with users.",
+        place="abstract",
+        quote="Taken together, these results strongly suggest that almost all knowledge in large language models is "
+        "learned during pretraining, and only limited instruction tuning data is necessary to teach models to produce "
+        "high quality output.",
     ),
     control="Dialogues of the same kind, without the facts that are asked afterwards: from the base, and from random "
     "weights for three times as long, each at the best of at least three rates. The base before fine-tuning is asked "
@@ -224,9 +224,9 @@ def format_learned(size: Size) -> Measurement:
             "random_start": [round(each, 2) for each in facts["random"]],
             "untuned": round((before["capital"] + before["sound"]) / 2, 2),
         },
-        because=f"In a story, the base continues {known_in_stories():.0%} of these facts correctly: they are in its "
-        "weights. The dialogues teach it to answer in the template. From random weights, they teach their own facts, "
-        "and to read an answer from the question.",
+        because=f"Where a story states these facts, the base completes {known_in_stories():.0%} of them: they are in "
+        "its weights. The dialogues teach it to answer in the template. From random weights, they teach only their own "
+        "facts, and to read an answer.",
     )
 
 
@@ -379,8 +379,8 @@ def dpo(size: Size) -> Measurement:
         ),
         values=ahead,
         figures={"ahead": [round(each, 3) for each in ahead]},
-        because="DPO compares stories that the base told; policy gradient gets new stories of its own model. Both are "
-        "far from the best model: they diverge more than their good stories require.",
+        because=f"At this price, DPO is behind by {-max(ahead):.2f} to {-min(ahead):.2f}. Both have too few good "
+        "stories after so few steps, and diverge more than these require.",
     )
 
 
@@ -438,8 +438,8 @@ def best_of_n(size: Size) -> Measurement:
         ),
         values=[each for seeds in times.values() for each in seeds],
         figures={"times": [[round(each, 2) for each in seeds] for seeds in times.values()]},
-        because="It depends on the price: the factor is near 2 at 0.3 per nat, and above 2 at 0.1. Best-of-n only "
-        "leaves out stories. Policy gradient also moves the model in ways that no reward asks for.",
+        because="We call a factor of 2 “far less”: at 0.3 per nat it is near 2, and at 0.1 above. Here best-of-n is "
+        "optimal, and only the factor is open. Policy gradient also changes what earns nothing.",
     )
 
 
@@ -514,7 +514,7 @@ def price_of_divergence(size: Size) -> Measurement:
     ]
     return Measurement(
         measured=f"at the same divergence, the fraction of good stories is {near[0]:.2f} with a price and "
-        f"{near[1]:.2f} without one; after all steps at the highest rate, it is {rows[0][1]} and {rows[0][2]}",
+        f"{near[1]:.2f} without one; after all steps at rate {PROXY_RATES[-1]:g}, it is {rows[0][1]} and {rows[0][2]}",
         rows=(
             ("fraction of stories", f"{PRICE} per nat", "no price"),
             ("good stories, mean at 0.3, 0.5 and 0.7 nats", *(f"{each:.2f}" for each in near)),
@@ -522,8 +522,8 @@ def price_of_divergence(size: Size) -> Measurement:
         ),
         values=kept,
         figures={"apart": [round(each, 2) for each in apart], "kept": [round(each, 2) for each in kept]},
-        because="With a price, the model stays where the proxy is right, as if it had been stopped early. But at the "
-        "same divergence, it also tells more good stories than a model without a price.",
+        because="A price keeps the model where the proxy is mostly correct, as stopping early would. But at the same "
+        "divergence, a model with a price also tells more good stories.",
     )
 
 
@@ -642,6 +642,6 @@ def sharpens(size: Size) -> Measurement:
             "last": [round(each, 2) for each in last],
         },
         because=f"With {KS[-1]} answers to each question, even guessing finds a correct one. So this column can show "
-        f"only losses: in {sum(each > 0.01 for each in last)} of {len(last)} runs, training on rewards lost questions "
-        "that were sometimes answered before.",
+        f"only losses, in {sum(each > 0.01 for each in last)} of {len(last)} runs. To see a gain, we would need "
+        "questions whose answers cannot be guessed.",
     )

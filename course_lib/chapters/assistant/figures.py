@@ -1,5 +1,5 @@
-"""Figures of chapter 16: the best possible reward at each divergence, the methods compared with it, and a reward
-that was exploited."""
+"""Figures of chapter 16: the best possible reward at each divergence, the methods compared with it, and a learned
+reward next to the true one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE,
 MARKS = {  # of each method: the shape carries the meaning, the colour helps
     "base": ("s", GREY),
     "best of n": ("o", BLUE),
-    "preferences": ("D", PURPLE),
+    "DPO": ("D", PURPLE),
     "policy gradient": ("^", GREEN),
     "best possible": ("*", ORANGE),
-    "without a price": (">", RED),
+    "learned reward, no price": (">", RED),
 }
 
 
@@ -107,7 +107,7 @@ def methods_in_words(results: dict[str, Sequence[tuple[str, Result]]]) -> str:
 
 
 @dataclass
-class Exploited(Drawing):
+class TwoRewards(Drawing):
     """Draw the reward that a model was trained on, and the true one, over the steps of training."""
 
     trained_on: np.ndarray  # (steps,) mean of the reward that the model is trained on

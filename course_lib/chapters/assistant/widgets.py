@@ -1,4 +1,4 @@
-"""Live figures of chapter 16: the best model for each price, and a reward that was exploited."""
+"""Live figures of chapter 16: the best model for each price, and a learned reward next to the true one."""
 
 from collections.abc import Sequence
 
@@ -46,7 +46,7 @@ def price() -> LiveFigure:
         share, nats = frontier(RATE, beta)
         return (
             f"The reward is {share:.3f} and the price {beta:g} · {nats:.3f} = {beta * nats:.3f}: "
-            f"together {share - beta * nats:.3f}."
+            f"reward minus price is {share - beta * nats:.3f}."
         )
 
     options = [(f"{beta:g}", beta) for beta in BETAS]
@@ -54,7 +54,7 @@ def price() -> LiveFigure:
     return LiveFigure(draw, controls, describe)
 
 
-def exploited(stories: Sequence[Tensor], reward: Reward) -> LiveFigure:
+def two_rewards(stories: Sequence[Tensor], reward: Reward) -> LiveFigure:
     """Show what a model told at each step of its training on a reward, and the true reward.
 
     stories: for each step, the ids (N, T) of its stories.
@@ -64,7 +64,7 @@ def exploited(stories: Sequence[Tensor], reward: Reward) -> LiveFigure:
     texts = [TOKENIZER.decode([i for i in told[0].tolist() if i > TOKENIZER.eos_id]) for told in stories]
 
     def draw(step):
-        return figures.Exploited(earned, true, step)
+        return figures.TwoRewards(earned, true, step)
 
     def describe(step):
         words = texts[step - 1].split()
