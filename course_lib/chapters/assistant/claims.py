@@ -379,8 +379,8 @@ def dpo(size: Size) -> Measurement:
         ),
         values=ahead,
         figures={"ahead": [round(each, 3) for each in ahead]},
-        because=f"At this price, DPO is behind by {-max(ahead):.2f} to {-min(ahead):.2f}. Both have too few good "
-        "stories after so few steps, and diverge more than these require.",
+        because=f"At this price, DPO is behind by {-max(ahead):.2f} to {-min(ahead):.2f}. Both have far fewer good "
+        "stories than the best model.",
     )
 
 
@@ -438,8 +438,8 @@ def best_of_n(size: Size) -> Measurement:
         ),
         values=[each for seeds in times.values() for each in seeds],
         figures={"times": [[round(each, 2) for each in seeds] for seeds in times.values()]},
-        because="We call a factor of 2 “far less”: at 0.3 per nat it is near 2, and at 0.1 above. Here best-of-n is "
-        "optimal, and only the factor is open. Policy gradient also changes what earns nothing.",
+        because="We count a factor of at least 2 as “far”: it is about 2 at 0.3 per nat, and more at 0.1. Best-of-n "
+        "cannot lose here, because it is on the frontier. Only the size of the factor is tested.",
     )
 
 
@@ -516,14 +516,14 @@ def price_of_divergence(size: Size) -> Measurement:
         measured=f"at the same divergence, the fraction of good stories is {near[0]:.2f} with a price and "
         f"{near[1]:.2f} without one; after all steps at rate {PROXY_RATES[-1]:g}, it is {rows[0][1]} and {rows[0][2]}",
         rows=(
-            ("fraction of stories", f"{PRICE} per nat", "no price"),
+            ("with the learned proxy", f"{PRICE} per nat", "no price"),
             ("good stories, mean at 0.3, 0.5 and 0.7 nats", *(f"{each:.2f}" for each in near)),
             *rows,
         ),
         values=kept,
         figures={"apart": [round(each, 2) for each in apart], "kept": [round(each, 2) for each in kept]},
-        because="A price keeps the model where the proxy is mostly correct, as stopping early would. But at the same "
-        "divergence, a model with a price also tells more good stories.",
+        because="It depends on the measure. A price keeps the model where the proxy is mostly correct, as stopping "
+        "early would. But at the same divergence, a model with a price tells more good stories.",
     )
 
 
@@ -632,7 +632,7 @@ def sharpens(size: Size) -> Measurement:
             (f"{n_questions} held-out questions", *(f"pass@{k}" for k in KS)),
             *(
                 (f"{how} correct at first, {name} rewards", *(f"{each:.0%}" for each in mean[how, name]))
-                for how, name in mean
+                for how, name in sorted(mean, key=lambda row: list(BEGUN).index(row[0]))
             ),
             ("guessing one of sixteen", *(f"{1 - (15 / 16) ** k:.0%}" for k in KS)),
         ),
@@ -641,7 +641,7 @@ def sharpens(size: Size) -> Measurement:
             "first": [round(each, 2) for each in first],
             "last": [round(each, 2) for each in last],
         },
-        because=f"With {KS[-1]} answers to each question, even guessing finds a correct one. So this column can show "
-        f"only losses, in {sum(each > 0.01 for each in last)} of {len(last)} runs. To see a gain, we would need "
+        because=f"With {KS[-1]} answers to each question, even guessing finds a correct one. So this column shows "
+        f"little but losses, in {sum(each > 0.01 for each in last)} of {len(last)} runs. To see a gain, we would need "
         "questions whose answers cannot be guessed.",
     )
