@@ -3,7 +3,7 @@
 import math
 import random
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from itertools import pairwise
 
@@ -20,6 +20,7 @@ from course_lib.chapters.assistant.dialogues import (
     capital,
     chat_tokenizer,
     dialogues,
+    lists,
     sound,
     write,
 )
@@ -61,15 +62,18 @@ def gao(place: str, quote: str) -> Source:
 
 
 CHAT = chat_tokenizer()
+Make = Callable[[int, int], list[Dialogue]]  # (how many, seed) -> dialogues
 
 
 # ----------------------------------------------------------------------------------------------------------- dialogues
-def tuned(start: DecoderOnly, steps: int, rate: float, seed: int, batch: int = 32) -> DecoderOnly:
+def tuned(
+    start: DecoderOnly, steps: int, rate: float, seed: int, batch: int = 32, make: Make = dialogues
+) -> DecoderOnly:
     """Return a copy of the model after fine-tuning on dialogues about all facts that are not held out."""
     model, chance = learner(start), random.Random(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.0)
     for step in range(steps):
-        ids, roles = as_batch(dialogues(batch, chance.randrange(2**31)), CHAT)
+        ids, roles = as_batch(make(batch, chance.randrange(2**31)), CHAT)
         targets = answer_targets(ids, roles)  # (B, T)
         loss = -log_probs_of(model, ids, targets).sum() / (targets != IGNORED).sum()
         _update(model, optimizer, loss, rate * (1 - step / steps))
@@ -313,8 +317,9 @@ def mean_of(best: Best) -> tuple[float, float]:
 
 # ---------------------------------------------------------------------------------------------------------- preferences
 DPO_STEPS, BATCH = 60, 32
-DPO_RATES = (3e-5, 1e-4, 3e-4)
-DPO_BETA = 2.4  # the best of 0.3, 0.6, 1.2, 2.4 and 4.8 in a pilot with one seed
+DPO_RATES, BETAS = (3e-5, 1e-4, 3e-4), (0.6, 1.2, 2.4, 4.8)
+PRICES = (PRICE, 0.1)
+UPDATES, CLIP = 2, 0.2  # of PPO: steps on the same stories, and by which fraction a probability may change
 
 
 @cache
@@ -326,15 +331,71 @@ def pairs_of(seed: int, steps: int) -> Pairs:
     return compared(base_model(), stories, good(stories), steps * BATCH, generator)
 
 
-def dpo_verdict(ahead: list[float]) -> str:
-    """Compare the values of DPO and of policy gradient on the true reward, for each seed: the fraction of good stories
-    minus 0.3 for each nat of divergence.
+@cache
+def after_pairs(beta: float, steps: int, rate: float, seed: int) -> Result:
+    """Train with DPO, and measure the model."""
+    model = from_pairs(base_model(), pairs_of(seed, steps), beta, rate, BATCH, progress=False)
+    return measure(model, base_model(), 384, seed + 100)
 
-    confirmed: the value of DPO is higher by more than 0.02 for every seed
-    depends: it is higher by more than 0.02 for some seeds
-    not at this size: it is not higher by more than 0.02 for any seed
+
+def by_dpo(price: float, steps: int) -> tuple[float, Best]:
+    """Train with DPO at the β and the rate with the highest value at this price. Return β and the runs."""
+
+    def train(beta: float, rate: float, seed: int) -> tuple[float, Result]:
+        result = after_pairs(beta, steps, rate, seed)
+        return -value(result, price), result
+
+    first = {beta: at_best_rate(partial(train, beta), DPO_RATES, SEEDS[:1]).mean for beta in BETAS}
+    beta = min(first, key=lambda each: first[each])
+    return beta, at_best_rate(partial(train, beta), DPO_RATES, SEEDS)
+
+
+def token_log_p(model: DecoderOnly, stories: Tensor) -> Tensor:
+    """Return ln p of each token after <bos>, and 0 after the first <eos>: (N, T − 1)."""
+    targets = stories[:, 1:].clone()  # (N, T − 1)
+    targets[(stories[:, :-1] == CHAT.eos_id).cumsum(dim=1) > 0] = IGNORED
+    logits = model(stories[:, :-1]).transpose(1, 2)  # (N, V, T − 1)
+    return -F.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="none")
+
+
+def proximal(beta: float, steps: int, rate: float, seed: int) -> DecoderOnly:
+    """PPO (Schulman et al. 2017) on the true reward: several updates on the same stories. A token whose probability has
+    changed by more than CLIP in the wished direction gets no further gradient. The mean reward takes the place of a
+    critic."""
+    base, model, generator = base_model(), learner(base_model()), torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.95), weight_decay=0.0)
+    for _ in range(steps):
+        told = tell(model, STORIES, generator)  # (N, T)
+        with torch.no_grad():
+            before = token_log_p(model, told)  # (N, T − 1)
+            total = good(told) - beta * (before.sum(dim=1) - log_p(base, told))  # (N,)
+            advantages = (total - total.mean())[:, None]  # (N, 1)
+        for _ in range(UPDATES):
+            ratio = (token_log_p(model, told) - before).exp()  # (N, T − 1)
+            gain = torch.minimum(ratio * advantages, ratio.clamp(1 - CLIP, 1 + CLIP) * advantages)
+            _update(model, optimizer, -gain.sum(dim=1).mean(), rate)
+    return model.eval()
+
+
+def by_ppo(price: float, steps: int) -> Best:
+    """Train with PPO on the true reward, at the rate with the highest value."""
+
+    def train(rate: float, seed: int) -> tuple[float, Result]:
+        result = measure(proximal(price, steps, rate, seed), base_model(), 384, seed + 100)
+        return -value(result, price), result
+
+    return at_best_rate(train, RATES, SEEDS)
+
+
+def dpo_verdict(ahead: list[list[float]]) -> str:
+    """Compare the values of DPO and of PPO on the true reward, for each price and each seed: the fraction of good
+    stories minus the price of the divergence.
+
+    confirmed: the value of DPO is higher by more than 0.02 at both prices, for every seed
+    depends: it is higher by more than 0.02 only at one of the prices, or only for some seeds
+    not at this size: it is not higher by more than 0.02 at any price, for any seed
     """
-    higher = [each > 0.02 for each in ahead]
+    higher = [each > 0.02 for seeds in ahead for each in seeds]
     return "confirmed" if all(higher) else "depends" if any(higher) else "not at this size"
 
 
@@ -348,44 +409,43 @@ def dpo_verdict(ahead: list[float]) -> str:
         place="§ 6.1",
         quote="DPO achieves a better frontier than PPO, even when PPO can access ground truth rewards (PPO-GT).",
     ),
-    control="Both maximize the fraction of good stories minus 0.3 for each nat; the best possible value is known "
-    "exactly. Each has 1,920 stories judged without errors, and its best of at least three rates. DPO has the β that "
-    "was the best of five in a pilot. Our policy gradient is simpler than PPO.",
+    control="Both maximize the fraction of good stories minus a price for each nat, at two prices; the best possible "
+    "value is known exactly. Each has 1,920 stories judged without errors. For each price, PPO has its best of at "
+    "least three rates, and DPO its best of four values of β, each with its best of at least three rates.",
     verdict=dpo_verdict,
     seeds=SEEDS,
 )
 def dpo(size: Size) -> Measurement:
-    """Compare DPO, from pairs, with policy gradient on the true reward, and both with the best model."""
-    steps = size.steps(DPO_STEPS)
-
-    def train(rate: float, seed: int) -> tuple[float, Result]:
-        model = from_pairs(base_model(), pairs_of(seed, steps), DPO_BETA, rate, BATCH, progress=False)
-        result = measure(model, base_model(), 384, seed + 100)
-        return -value(result), result
-
-    preferences, gradient = at_best_rate(train, DPO_RATES, SEEDS), by_policy_gradient(PRICE, size.steps(STEPS))
-    best = frontier(base_rate(), PRICE)
-    ahead = [theirs - own for own, theirs in zip(preferences.losses, gradient.losses)]
-    arms = {"base": (base_rate(), 0.0), "DPO": mean_of(preferences), "policy gradient": mean_of(gradient), "best": best}
-    shown = {
-        name: (f"{share:.2f}", f"{nats:.1f}", f"{share - PRICE * nats:.2f}") for name, (share, nats) in arms.items()
-    }
+    """Compare DPO, from pairs, with PPO on the true reward, and both with the best model, at two prices."""
+    ahead, rows = [], []
+    values: dict[str, list[float]] = {}
+    for price in PRICES:
+        beta, preferences = by_dpo(price, size.steps(DPO_STEPS))
+        clipped = by_ppo(price, size.steps(STEPS))
+        ahead.append([theirs - own for own, theirs in zip(preferences.losses, clipped.losses)])
+        for name, (share, nats) in {
+            f"DPO, β = {beta:g}": mean_of(preferences),
+            "PPO": mean_of(clipped),
+            "best possible": frontier(base_rate(), price),
+        }.items():
+            values.setdefault(name.split(",")[0], []).append(share - price * nats)
+            rows.append((f"{price} per nat", name, f"{share:.2f}", f"{nats:.1f}", f"{share - price * nats:.2f}"))
+    shown = {name: " and ".join(f"{each:.2f}" for each in each_price) for name, each_price in values.items()}
+    everything = [each for seeds in ahead for each in seeds]
     return Measurement(
-        measured=f"at {PRICE} per nat, reward minus price is {shown['DPO'][2]} with DPO, {shown['policy gradient'][2]} "
-        f"with policy gradient, {shown['base'][2]} for the base and {shown['best'][2]} for the best model",
-        rows=(
-            ("model", "good stories", "nats from the base", "reward − price"),
-            *((name if name != "best" else "best possible", *cells) for name, cells in shown.items()),
-        ),
-        values=ahead,
-        figures={"ahead": [round(each, 3) for each in ahead]},
-        because=f"At this price, DPO is behind by {-max(ahead):.2f} to {-min(ahead):.2f}. Both have far fewer good "
-        "stories than the best model.",
+        measured=f"at {PRICES[0]} and {PRICES[1]} per nat, reward minus price is {shown['DPO']} with DPO, "
+        f"{shown['PPO']} with PPO, and {shown['best possible']} for the best model",
+        rows=(("price", "model", "good stories", "nats from the base", "reward − price"), *rows),
+        values=everything,
+        figures={"ahead": [[round(each, 3) for each in seeds] for seeds in ahead]},
+        because=f"DPO is ahead in {sum(each > 0.02 for each in everything)} of {len(everything)} runs, and behind in "
+        f"{sum(each < -0.02 for each in everything)}. It learns from the base's stories only; PPO also from those "
+        "that it tells later.",
     )
 
 
 # ------------------------------------------------------------------------------------------------------------ best of n
-PRICES, NS = (PRICE, 0.1), (4, 8, 16)
+NS = (4, 8, 16)
 
 
 def efficiency_verdict(times: list[list[float]]) -> str:
@@ -445,7 +505,7 @@ def best_of_n(size: Size) -> Measurement:
 
 # ---------------------------------------------------------------------------------------------- the price of divergence
 PROXY_STEPS, LOOKS = 50, (0.3, 0.5, 0.7)
-PROXY_RATES = (1e-4, 2e-4, 4e-4)
+PROXY_RATES = (5e-5, 1e-4, 2e-4, 4e-4)
 
 
 def share_at(path: Sequence[Result], nats: float) -> float:
@@ -486,7 +546,8 @@ def price_verdict(apart: list[float], kept: list[float]) -> str:
     ),
     control="The same proxy, learned from which words occur in 2,048 stories of the base, with a price of 0.3 per nat "
     "and without one. Near the base, the true reward is compared at the same divergence: 0.3, 0.5 and 0.7 nats, each "
-    "at its best of at least three rates. After all steps, it is compared at the highest rate.",
+    "at its best of at least four rates, so that the run without a price can be as slow as the other. After all steps, "
+    "it is compared at the highest rate.",
     verdict=price_verdict,
     seeds=SEEDS,
 )
@@ -528,25 +589,26 @@ def price_of_divergence(size: Size) -> Measurement:
 
 
 # ---------------------------------------------------------------------------------------------------- verified rewards
-BEGUN = {"rarely": 14, "often": 18}  # the base's answers are right … -> steps of fine-tuning at 3e-4
+BEGUN = {"rarely": 70, "often": 100}  # the base's answers are right … -> steps of fine-tuning at 3e-4
 VERIFIED_STEPS, GROUP, TRIES = 60, 8, 256
+ASKED = lists(32, seed=778, held_out=True)
+PRACTICE = lists(512, seed=779)  # none of their countries is held out
 VERIFIED_RATES = (1e-4, 3e-4, 1e-3)
 KS = (1, 4, 16, 64, 256)
 
 
 @cache
 def begun(steps: int, seed: int) -> DecoderOnly:
-    return tuned(add_tokens(base_model(), 2), steps, 3e-4, seed)
+    return tuned(add_tokens(base_model(), 2), steps, 3e-4, seed, make=lists)
 
 
 def verified(start: DecoderOnly, steps: int, rate: float, seed: int) -> DecoderOnly:
     """Return the model after policy gradient on right answers to questions that are not held out: groups of GROUP
-    answers to each of GROUP questions of one kind in a step."""
+    answers to each of GROUP questions in a step."""
     model, chance, generator = learner(start), random.Random(seed), torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.95), weight_decay=0.0)
-    kinds = list(questions(held_out=False).values())
-    for step in range(steps):
-        asked = chance.sample(kinds[step % len(kinds)], GROUP)
+    for _ in range(steps):
+        asked = chance.sample(PRACTICE, GROUP)
         ids, is_right = answers(model, asked, GROUP, generator)  # (G · N, T), (G, N)
         prompt = len(write(asked[0], with_answer=False)[0])
         targets = ids[:, 1:].clone()
@@ -569,8 +631,8 @@ def passes(model: DecoderOnly, seed: int) -> tuple[float, ...]:
     """Return pass@k on the held-out questions, for each k of KS."""
     generator = torch.Generator().manual_seed(seed)
     with evaluating(model):
-        found = [answers(model, asked, TRIES, generator)[1] for asked in questions(held_out=True).values()]
-    right_ones = [int(each) for each in torch.cat(found).sum(dim=1)]
+        _, found = answers(model, ASKED, TRIES, generator)  # (32, TRIES)
+    right_ones = [int(each) for each in found.sum(dim=1)]
     return tuple(pass_at(right_ones, k) for k in KS)
 
 
@@ -599,9 +661,10 @@ def sharpens_verdict(first: list[float], last: list[float]) -> str:
         quote="We observe that while RLVR-trained models outperform their base models at smaller values of k (e.g., "
         "k=1), base models achieve higher pass@k score when k is large.",
     ),
-    control="The same 28 held-out questions and 256 sampled answers to each, before and after learning. Two bases: "
-    "after 14 and after 18 steps of fine-tuning, whose answers are rarely and often right. Rewards for right answers "
-    "to other questions, at the best of at least three rates for pass@1.",
+    control="The same 32 held-out questions and 256 sampled answers to each, before and after learning. Each asks for "
+    "three capitals, so that guessing cannot help. Two bases: after 70 and after 100 steps of fine-tuning, whose "
+    "answers are rarely and often right. Rewards for right answers to other questions, at the best of at least three "
+    "rates for pass@1.",
     verdict=sharpens_verdict,
     seeds=SEEDS,
 )
@@ -624,24 +687,22 @@ def sharpens(size: Size) -> Measurement:
         for name, runs in (("before", before), ("after", after))
         for how in BEGUN
     }
-    n_questions = sum(map(len, questions(held_out=True).values()))
     return Measurement(
         measured=f"pass@1 is higher after rewards in {sum(each > 0.01 for each in first)} of {len(first)} runs; "
         f"pass@{KS[-1]} is higher before them in {sum(each > 0.01 for each in last)}",
         rows=(
-            (f"{n_questions} held-out questions", *(f"pass@{k}" for k in KS)),
+            (f"{len(ASKED)} held-out questions", *(f"pass@{k}" for k in KS)),
             *(
                 (f"{how} correct at first, {name} rewards", *(f"{each:.0%}" for each in mean[how, name]))
                 for how, name in sorted(mean, key=lambda row: list(BEGUN).index(row[0]))
             ),
-            ("guessing one of sixteen", *(f"{1 - (15 / 16) ** k:.0%}" for k in KS)),
+            ("guessing three of sixteen", *(f"{1 - (1 - 16**-3) ** k:.0%}" for k in KS)),
         ),
         values=last,
         figures={
             "first": [round(each, 2) for each in first],
             "last": [round(each, 2) for each in last],
         },
-        because=f"With {KS[-1]} answers to each question, even guessing finds a correct one. So this column shows "
-        f"little but losses, in {sum(each > 0.01 for each in last)} of {len(last)} runs. To see a gain, we would need "
-        "questions whose answers cannot be guessed.",
+        because=f"Guessing finds {1 - (1 - 16**-3) ** KS[-1]:.0%} in {KS[-1]} attempts. So the last column shows "
+        "what a model can do at all: what rewards add, and what they lose.",
     )

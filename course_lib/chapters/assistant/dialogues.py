@@ -1,6 +1,7 @@
 """Dialogues of chapter 16: questions about Tinytown with their answers, written in a chat template."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -45,6 +46,23 @@ def animal(which: str) -> Dialogue:
 def bite(agent: str, did: str, victim: str) -> Dialogue:
     """Ask about a sentence that the user says first: the answer has to be read."""
     return Dialogue("reading", f"the {agent} {did} the {victim}. who {did} the {victim}?", f"it was the {agent}.")
+
+
+def capitals(countries: Sequence[str]) -> Dialogue:
+    """Ask for several facts at once: the right answer is one of so many that guessing hardly ever finds it."""
+    cities = " and ".join(CAPITALS[country] for country in countries)
+    return Dialogue("capitals", f"what is the capital of {' and '.join(countries)}?", f"it is {cities}.")
+
+
+def lists(n: int, seed: int, held_out: bool = False) -> list[Dialogue]:
+    """Return n questions for the capitals of three countries each. With held_out, at least one of the three is held
+    out; otherwise none is."""
+    chance, made = random.Random(seed), list[Dialogue]()
+    while len(made) < n:
+        three = chance.sample(list(CAPITALS), 3)
+        if any(country in HELD_OUT["capital"] for country in three) == held_out:
+            made.append(capitals(three))
+    return made
 
 
 def dialogues(n: int, seed: int, held_out: bool = False) -> list[Dialogue]:
