@@ -443,6 +443,7 @@ PYTHIA |= {"intermediate_size": 2048, "max_position_embeddings": 2048, "rotary_p
 ROBERTA = {"vocab_size": 50265, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
 ROBERTA |= {"intermediate_size": 3072, "max_position_embeddings": 514, "type_vocab_size": 1, "pad_token_id": 1}
 T5_SMALL = {"vocab_size": 32128, "d_model": 512, "d_kv": 64, "d_ff": 2048, "num_layers": 6, "num_heads": 8}
+# The totals are those that the index of each model's weights states on the Hugging Face hub.
 PUBLISHED = [
     ("llama", LLAMAS, 1_235_814_400),
     ("mistral", MISTRALS, 7_241_732_096),

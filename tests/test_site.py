@@ -1,6 +1,7 @@
 """The web edition: pages that need no kernel and no other server, and a checker that sees what is broken."""
 
 import base64
+import inspect
 import gzip
 import json
 import re
@@ -138,6 +139,17 @@ def test_a_model_that_a_chapter_shows_in_the_glass_is_made_for_the_pages(chapter
     shown = {name for cell in cells for name in re.findall(r"^glass\((\w+),", cell.source, re.MULTILINE)}
     remedy = f"add it to GLASSES in chapters/{chapter.slug}/widgets.py, or pages and slides show another model"
     assert shown - SHIPPED == getattr(widgets_of(chapter.slug), "GLASSES", {}).keys(), remedy
+
+
+def test_the_pages_fine_tune_the_assistant_with_the_settings_of_its_notebook():
+    cells = nbformat.read(ROOT / "notebooks" / BY_SLUG["assistant"].notebook, as_version=4).cells
+    (in_notebook,) = re.findall(r"^tuned = measure\.tuned\(beginner, (.*)\)$", cells_as_text(cells), re.MULTILINE)
+    (on_pages,) = re.findall(r"tuned\(beginner\(\)\[0\], (.*)\), CHAT", inspect.getsource(widgets_of("assistant")))
+    assert in_notebook == on_pages
+
+
+def cells_as_text(cells) -> str:
+    return "\n".join(cell.source for cell in cells)
 
 
 def widgets_of(slug: str):

@@ -115,5 +115,14 @@ def _gemma(name: str, tensor: Tensor, config: TransformerConfig) -> dict[str, Te
     return {name: 1 + wide if name.endswith("norm.weight") else tensor}
 
 
-LAYOUTS = {"gpt2": _gpt2, "gpt_neox": _gpt_neox, "roberta": _roberta, "marian": _marian, "t5": _t5}
-LAYOUTS |= {"qwen3_moe": _experts, "mixtral": _experts, "gemma": _gemma, "gemma3_text": _gemma}
+LAYOUTS = {
+    "gpt2": _gpt2,
+    "gpt_neox": _gpt_neox,
+    "roberta": _roberta,
+    "marian": _marian,
+    "t5": _t5,
+    "qwen3_moe": _experts,
+    "mixtral": _experts,
+    "gemma": _gemma,
+    "gemma3_text": _gemma,
+}
