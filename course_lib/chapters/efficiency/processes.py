@@ -30,7 +30,7 @@ def train() -> None:
             gradient /= processes  # the mean over the whole batch
         optimizer.step()
 
-    total = loss.detach()
+    total = loss.detach().clone()  # all_reduce changes its argument
     dist.all_reduce(total)
     if rank == 0:
         print(f"loss {total.item() / processes:.3f} with {processes} process(es)")

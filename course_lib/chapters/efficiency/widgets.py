@@ -74,7 +74,7 @@ def online_softmax() -> LiveFigure:
         kept = f"largest {maximum:.1f}, sum {total:.3f}, average {average:.2f}"
         return f"Blocks of {block}, {read} keys read. Kept: {kept}. Softmax over all eight keys gives {final:.2f}."
 
-    controls = {"block": steps("keys in a block", (1, 2, 4, 8), 2), "share": slider("keys read, up to", 4, 1, 8, 1)}
+    controls = {"block": steps("keys in a block", (1, 2, 4, 8), 2), "share": slider("keys read, at least", 4, 1, 8, 1)}
     return LiveFigure(draw, controls, describe)
 
 
@@ -163,7 +163,7 @@ def explore_blocks(function: Callable) -> LiveFigure:
         told += f"{right[len(states) - 1]:.2f}."
         return told + (f" They differ from key {wrong[0] * block} on." if wrong else " They agree after every block.")
 
-    controls = {"block": steps("keys in a block", (1, 2, 4, 8), 2), "share": slider("keys read, up to", 4, 1, 8, 1)}
+    controls = {"block": steps("keys in a block", (1, 2, 4, 8), 2), "share": slider("keys read, at least", 4, 1, 8, 1)}
     return LiveFigure(draw, controls, describe)
 
 
