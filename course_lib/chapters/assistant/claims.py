@@ -664,7 +664,7 @@ def sharpens_verdict(first: list[float], last: list[float]) -> str:
     control="The same 32 held-out questions and 256 sampled answers to each, before and after learning. Each asks for "
     "three capitals, so that guessing cannot help. Two bases: after 70 and after 100 steps of fine-tuning, whose "
     "answers are rarely and often right. Rewards for right answers to other questions, at the best of at least three "
-    "rates for pass@1.",
+    "rates for pass@1, on average over the seeds.",
     verdict=sharpens_verdict,
     seeds=SEEDS,
 )
@@ -672,14 +672,13 @@ def sharpens(size: Size) -> Measurement:
     """Measure pass@k before and after policy gradient on verified answers."""
     steps = size.steps(VERIFIED_STEPS)
 
-    def train(how: str, rate: float, seed: int) -> tuple[float, tuple[float, ...]]:
-        found = passes(verified(begun(BEGUN[how], seed), steps, rate, seed), seed)
-        return -found[0], found
+    def train(how: str, rate: float, _: int) -> tuple[float, list[tuple[float, ...]]]:
+        found = [passes(verified(begun(BEGUN[how], seed), steps, rate, seed), seed) for seed in SEEDS]
+        return -statistics.fmean(first for first, *_ in found), found
 
     before = {how: [passes(begun(n, seed), seed) for seed in SEEDS] for how, n in BEGUN.items()}
-    after = {
-        how: [each for _, each in at_best_rate(partial(train, how), VERIFIED_RATES, SEEDS).results] for how in BEGUN
-    }
+    # A rate at which some seed collapses is not the best one, so all seeds choose it together.
+    after = {how: at_best_rate(partial(train, how), VERIFIED_RATES, (0,)).results[0][1] for how in BEGUN}
     pairs = [(one, other) for how in BEGUN for one, other in zip(before[how], after[how])]
     first, last = [other[0] - one[0] for one, other in pairs], [one[-1] - other[-1] for one, other in pairs]
     mean = {
