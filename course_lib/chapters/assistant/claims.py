@@ -702,6 +702,10 @@ def sharpens(size: Size) -> Measurement:
             "first": [round(each, 2) for each in first],
             "last": [round(each, 2) for each in last],
         },
-        because=f"Guessing finds {1 - (1 - 16**-3) ** KS[-1]:.0%} in {KS[-1]} attempts. So the last column shows "
-        "what a model can do at all: what rewards add, and what they lose.",
+        because=f"Guessing finds {1 - (1 - 16**-3) ** KS[-1]:.0%} in {KS[-1]} attempts. "
+        + " ".join(
+            f"Where answers are {how} correct at first, rewards change pass@{KS[-1]} from "
+            f"{mean[how, 'before'][-1]:.0%} to {mean[how, 'after'][-1]:.0%}."
+            for how in BEGUN
+        ),
     )
