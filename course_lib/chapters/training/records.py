@@ -139,11 +139,11 @@ def recorded_widths() -> dict[int, dict[float, list[float | None]]]:
     }
 
 
-# Arm -> the optimizer and its steps.
-OPTIMIZERS = {
-    "AdamW": ("AdamW", OPTIMIZER_STEPS),
-    "Muon, equal operations": ("Muon", muon_steps(OPTIMIZER_STEPS)),
-    f"Muon, {SHARE:.0%} of them": ("Muon", muon_steps(OPTIMIZER_STEPS, SHARE)),
+EQUAL, FEWER = muon_steps(OPTIMIZER_STEPS), muon_steps(OPTIMIZER_STEPS, SHARE)
+OPTIMIZERS = {  # arm -> the optimizer and its steps
+    f"AdamW, {OPTIMIZER_STEPS} steps": ("AdamW", OPTIMIZER_STEPS),
+    f"Muon, {EQUAL} steps: equal operations": ("Muon", EQUAL),
+    f"Muon, {FEWER} steps: {SHARE:.0%} of them": ("Muon", FEWER),
 }
 
 
