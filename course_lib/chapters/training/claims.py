@@ -555,8 +555,9 @@ def muon(size: Size) -> Measurement:
                 for name, best in (("AdamW", adamw), ("Muon", other))
             ),
         ),
-        because="Muon's own rounds add 10% to the operations of a step of this model, so it takes fewer than half of the "
-        "steps. The authors' models have at least 399 million parameters; ours, with 36,448, cannot decide their claim.",
+        because="Muon's own rounds add 10% to the operations of a step of this model, so it takes fewer than half of "
+        "the steps. The authors' models have at least 399 million parameters; ours, with 36,448, cannot decide their "
+        "claim.",
     )
 
 

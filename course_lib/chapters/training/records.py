@@ -373,7 +373,7 @@ RECORDS: dict[str, tuple[Callable[[Bar], Iterator[Any]], str]] = {
     "sweep": (record_sweep, "five learning rates, with and without warm-up, three seeds: about two minutes"),
     "curves": (record_curves, "four of these runs while they train, one seed: about half a minute"),
     "widths": (record_widths, "two widths at seven learning rates, three seeds: about two minutes"),
-    "optimizers": (record_optimizers, "AdamW and Muon at seven learning rates, three seeds: about five minutes"),
+    "optimizers": (record_optimizers, "AdamW and Muon at seven learning rates, three seeds: about six minutes"),
     "scaling": (record_scaling, "three widths, four budgets, three seeds, and one run to predict: about six minutes"),
     "abilities": (record_abilities, "what a model can do after 27 numbers of steps, three seeds: about four minutes"),
     "shakespeare": (record_shakespeare, "letters of real text: about a minute; needs tinyshakespeare"),
