@@ -541,8 +541,8 @@ def muon(size: Size) -> Measurement:
         for name, budget in budgets.items()
     )
     return Measurement(
-        measured=f"after {budgets['Muon']} steps Muon is {other.mean:.2f} nats above the grammar, AdamW after "
-        f"{steps} steps {adamw.mean:.2f}",
+        measured=f"after {budgets['Muon']:,} steps Muon is {other.mean:.2f} nats above the grammar, AdamW after "
+        f"{steps:,} steps {adamw.mean:.2f}",
         values=tuple(one - another for one, another in zip(other.losses, adamw.losses)),
         figures={
             "adamw": tuple(round(each, 3) for each in adamw.losses),
