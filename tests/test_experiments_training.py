@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib.chapters.training import claims as training
 from course_lib.chapters.training import power_law, records
@@ -13,6 +14,7 @@ from course_lib.claims.registry import Size
 from course_lib.gpt import IGNORED
 from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import Tinytown, WordTokenizer, encode_stories
+from course_lib.training import TrainingDiverged
 
 ALL_STORIES = training.story_ids
 
@@ -30,6 +32,10 @@ OUTCOMES = {
         "confirmed": {"whole": 0.0, "worse": (0.1, 0.05, 0.3)},
         "depends": {"whole": 0.0, "worse": (-0.02, 0.001, 0.13)},
         "refuted": {"whole": 0.0, "worse": (-0.02, -0.01, 0.0)},
+    },
+    "training.muon": {
+        "confirmed": {"adamw": (0.4, 0.38, 0.39), "muon": (0.35, 0.38, 0.3)},
+        "not at this size": {"adamw": (0.4, 0.38, 0.39), "muon": (0.35, 0.39, 0.3)},
     },
     "training.jump": {
         "confirmed": {"rise": (4, 4), "rise_of_table": (4, 8), "wait": (60, 64), "wait_of_table": (12, 12)},
@@ -111,6 +117,42 @@ def test_a_quarter_of_the_width_is_trained_at_its_own_best_rate(monkeypatch):
     tenth, quarter_of_steps, quarter_of_width = training.one_batch(Size()).figures["unlucky"]
     assert quarter_of_width == quarter_of_steps == 0
     assert tenth > 0
+
+
+def test_muon_trains_the_matrices_of_the_blocks_and_adamw_everything_else():
+    model = training.small_model(16)
+    muon, adamw = training.muon_and_adamw(model)
+    assert (type(muon), type(adamw)) == (torch.optim.Muon, torch.optim.AdamW)
+    names = {id(p): name for name, p in model.named_parameters()}
+    by_muon, by_adamw = (
+        [names[id(p)] for group in optimizer.param_groups for p in group["params"]] for optimizer in (muon, adamw)
+    )
+    assert sorted(by_muon + by_adamw) == sorted(names.values()), "each once"
+    assert by_muon == [name for name in names.values() if name.startswith("blocks") and "_proj.weight" in name]
+
+
+def test_newton_schulz_costs_what_pytorch_counts_in_a_step_of_muon():
+    model = training.small_model(16)
+    model(*next(training.story_batches(2)))[1].backward()
+    muon, _ = training.muon_and_adamw(model)
+    with FlopCounterMode(display=False) as counted:
+        muon.step()
+    assert training.newton_schulz_flops(model.config) == counted.get_total_flops() > 0
+
+
+def test_muons_steps_need_no_more_operations_than_they_may():
+    for share in (1, training.SHARE):
+        steps = training.muon_steps(1000, share)
+        cost = 1 + training.newton_schulz_share()
+        assert steps * cost <= share * 1000 < (steps + 1) * cost
+
+
+def test_a_run_whose_loss_is_not_a_number_has_diverged(monkeypatch):
+    monkeypatch.setattr(training, "small_model", lambda *_, **__: not_a_number)
+    not_a_number = load_pretrained("tinytown")[0]
+    torch.nn.init.constant_(not_a_number.token_embedding.weight, math.nan)
+    with pytest.raises(TrainingDiverged, match="step 1 the loss is nan"):
+        training.optimized("AdamW", 0.01, 0, 10)
 
 
 def test_the_second_half_of_a_copy_row_repeats_the_first_and_alone_is_predicted():
@@ -288,6 +330,9 @@ def test_what_the_chapter_shows_as_recorded_is_what_training_gives(monkeypatch):
     for d_model, losses in records.recorded_widths().items():
         found = training.train_at_scale(d_model, records.WIDTH_STEPS, peak=0.04).loss
         assert found == pytest.approx(losses[0.04][0], abs=0.05)
+    arm, (optimizer, steps) = list(records.OPTIMIZERS.items())[-1]
+    found = training.optimized(optimizer, 0.04, training.SEEDS[0], steps)
+    assert found == pytest.approx(records.recorded_optimizers()[arm][0.04][0], abs=0.05)
 
 
 def test_the_record_holds_what_the_chapter_asks_it_for():
@@ -301,6 +346,11 @@ def test_the_record_holds_what_the_chapter_asks_it_for():
     widths = records.recorded_widths()
     assert tuple(widths) == records.WIDTHS
     for rates in widths.values():
+        assert tuple(rates) == records.WIDTH_RATES
+        assert {len(losses) for losses in rates.values()} == {len(training.SEEDS)}
+    optimizers = records.recorded_optimizers()
+    assert set(optimizers) == set(records.OPTIMIZERS)
+    for rates in optimizers.values():
         assert tuple(rates) == records.WIDTH_RATES
         assert {len(losses) for losses in rates.values()} == {len(training.SEEDS)}
     curves = records.recorded_curves()

@@ -75,10 +75,6 @@ def test_the_live_curve_reads_complete_before_training():
 
 
 def test_static_figures_draw_the_data_they_are_given():
-    long = figures.long_run([25, 75, 125], [4.0, 2.0, 0.8], entropy=0.6, final=0.66, total=150)
-    assert long.axes[0].lines[0].get_xydata().tolist() == [[25, 4.0], [75, 2.0], [125, 0.8]]
-    assert long.texts[0].get_text() == "After 150 steps the loss on new stories is 0.660: 10.0% above the entropy"
-
     noisy = figures.LossCurve([0, 2], [5.8, 2.0], 0.65, 4, 5.84, batch_losses=[5.9, 2.2, 1.8]).draw()
     assert noisy.line.get_xydata().tolist() == [[0, 5.8], [2, 2.0]]
     assert noisy.batches.get_xydata().tolist() == [[1, 5.9], [2, 2.2], [3, 1.8]], "one for each step, from 1"
@@ -110,6 +106,13 @@ def test_the_moves_the_sweep_and_the_law_are_drawn_as_they_are_given():
     assert mean == [[0.01, 3.0], [0.02, 1.0]]
     assert seeds[:2] == [[[0.01, 2.0], [0.01, 4.0]], [[0.02, 1.0]]], "one that diverged is left out"
     assert seeds[2] == [[0.02, 1.0]], "the lowest is ringed"
+
+    compared = figures.optimizers({"Muon": {0.01: [0.4, 0.5, 0.9], 0.02: [0.2, 0.4, 0.3], 0.04: [0.1, None, 2]}}, "two")
+    line, best = (line.get_xydata().round(9).tolist() for line in compared.axes[0].lines)
+    assert line == [[0.01, 0.6], [0.02, 0.3]], "a rate at which a run diverged is left out"
+    assert best == [[0.02, 0.3]]
+    band = compared.axes[0].collections[0].get_paths()[0].get_extents()
+    assert (band.y0, band.y1) == pytest.approx((0.2, 0.9))
 
     other = figures.Predicted("64", 9, 4000, 0.85, 0.75)
     law = figures.above_entropy({"8": [(1000, 1.65)]}, {"8": [(1000, 1.75), (2000, 1.15)]}, [other], 0.65, "law")

@@ -168,26 +168,6 @@ class LossCurve(Drawing):
 loss_curve = as_function(LossCurve)
 
 
-def long_run(steps: Sequence[int], losses: Sequence[float], entropy: float, final: float, total: int) -> Figure:
-    """Draw the training loss of a long run above the entropy, with both axes logarithmic.
-
-    final: loss on new stories after all `total` steps."""
-    figure, axes = new_figure(WIDE, 3.6)
-    axes.set_xscale("log")
-    axes.plot(steps, losses, color=BLUE, linewidth=1.8)
-    axes.axhline(entropy, color=GREEN, linestyle="--", linewidth=1.8)
-    axes.text(steps[0], entropy * 0.97, f"entropy: {entropy:.3f}", va="top", fontsize=FONT, color=INK)
-    axes.set_yscale("log")
-    axes.set_yticks([0.5, 1, 2, 4], ["0.5", "1", "2", "4"])
-    axes.set_xticks([50, 100, 200, 500, 1000, 2000, 5000], ["50", "100", "200", "500", "1,000", "2,000", "5,000"])
-    axes.minorticks_off()
-    axes.set(xlabel="step", ylabel="training loss (nats per token)", ylim=(0.5, 1.2 * max(losses)))
-    headline(figure).set_text(
-        f"After {total:,} steps the loss on new stories is {final:.3f}: {final / entropy - 1:.1%} above the entropy"
-    )
-    return figure
-
-
 def jump(losses: Sequence[float], right_steps: Sequence[int], right: Sequence[float], guessing: float) -> Figure:
     """Draw the loss and the proportion of correct copies over the steps, one above the other."""
     figure, (top, low) = new_panels(WIDE, 4.4, rows=2)
@@ -267,6 +247,38 @@ def sweep(lines: Mapping[str, Mapping[float, Sequence[float | None]]], entropy: 
     axes.set_yticks([0.7, 1, 1.5, 2, 3, 4, 6], ["0.7", "1", "1.5", "2", "3", "4", "6"])
     axes.minorticks_off()
     axes.set_ylim(0.6, 1.6 * max(loss for line in lines.values() for seeds in line.values() for loss in seeds if loss))
+    headline(figure).set_text(title)
+    return figure
+
+
+def optimizers(lines: Mapping[str, Mapping[float, Sequence[float | None]]], title: str) -> Figure:
+    """Draw the loss above the grammar's over the peak rate: the mean of the seeds as a line in a band from the lowest
+    to the highest, and a large dot at the lowest mean.
+
+    lines: name -> peak rate -> the losses of the seeds; a rate at which a run diverged (None) is left out."""
+    figure, axes = new_figure(WIDE, 3.9)
+    axes.set(xscale="log", yscale="log", xlabel="peak learning rate", ylabel="nats above the grammar, new stories")
+    for (name, losses), colour, style in zip(lines.items(), COLOURS, ("-", "--", ":")):
+        ended = {
+            rate: [loss for loss in seeds if loss is not None] for rate, seeds in losses.items() if None not in seeds
+        }
+        means = {rate: sum(seeds) / len(seeds) for rate, seeds in ended.items()}
+        axes.fill_between(
+            list(ended),
+            [min(seeds) for seeds in ended.values()],
+            [max(seeds) for seeds in ended.values()],
+            color=colour,
+            alpha=0.2,
+            linewidth=0,
+        )
+        axes.plot(list(means), list(means.values()), style, color=colour, linewidth=1.8, label=name)
+        best = min(means, key=lambda rate: means[rate])
+        axes.plot(best, means[best], "o", color=colour, markeredgecolor=INK, markersize=9)
+    rates = [rate for losses in lines.values() for rate in losses]
+    axes.set_xticks(sorted(set(rates)), [f"{rate:g}" for rate in sorted(set(rates))])
+    axes.set_yticks([0.2, 0.3, 0.5, 1, 2, 3], ["0.2", "0.3", "0.5", "1", "2", "3"])
+    axes.minorticks_off()
+    axes.legend(frameon=False, fontsize=FONT, loc="upper center")
     headline(figure).set_text(title)
     return figure
 

@@ -16,11 +16,16 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from course_lib.chapters.training.claims import (
+    OPTIMIZER_STEPS,
     PEAKS,
     ROW,
     ROWS,
     SEEDS,
+    SHARE,
+    grammar_loss,
     held_out_loss,
+    muon_steps,
+    optimized,
     small_model,
     story_batches,
     train_at_scale,
@@ -134,6 +139,35 @@ def recorded_widths() -> dict[int, dict[float, list[float | None]]]:
     }
 
 
+EQUAL, FEWER = muon_steps(OPTIMIZER_STEPS), muon_steps(OPTIMIZER_STEPS, SHARE)
+OPTIMIZERS = {  # arm -> the optimizer and its steps
+    f"AdamW, {OPTIMIZER_STEPS} steps": ("AdamW", OPTIMIZER_STEPS),
+    f"Muon, {EQUAL} steps: equal operations": ("Muon", EQUAL),
+    f"Muon, {FEWER} steps: {SHARE:.0%} of them": ("Muon", FEWER),
+}
+
+
+def record_optimizers(bar: Bar) -> Iterator[dict[str, Any]]:
+    """Train each arm of OPTIMIZERS at every rate of WIDTH_RATES: arm -> rate -> nats above the grammar for each seed,
+    None if a run diverged."""
+    found: dict[str, dict[str, list[float | None]]] = {arm: defaultdict(list) for arm in OPTIMIZERS}
+    for arm, rate, seed in bar([(arm, rate, seed) for arm in OPTIMIZERS for rate in WIDTH_RATES for seed in SEEDS]):
+        optimizer, steps = OPTIMIZERS[arm]
+        try:
+            loss = round(optimized(optimizer, rate, seed, steps), 3)
+        except TrainingDiverged:
+            loss = None
+        found[arm][f"{rate:g}"].append(loss)
+        yield found
+
+
+def recorded_optimizers() -> dict[str, dict[float, list[float | None]]]:
+    """Return the recorded nats above the grammar: arm -> peak rate -> one for each seed, None if a run diverged."""
+    return {
+        arm: {float(rate): losses for rate, losses in rates.items()} for arm, rates in recorded("optimizers").items()
+    }
+
+
 BUDGETS = (100, 200, 400, 800)  # steps of ROWS rows
 PREDICTED = (64, 1600)  # d_model and steps: wider and longer than the runs for the fit
 LAW_STORIES, LAW_SEEDS = 400, (0, 1, 2)
@@ -150,10 +184,7 @@ def scaled(d_model: int, steps: int, seed: int = 0) -> Run:
 def record_scaling(bar: Bar) -> Iterator[dict[str, Any]]:
     """Train every width for every budget and the run that the law predicts; add the grammar's own loss on the
     stories."""
-    town = Tinytown(HELD_OUT_SEED)
-    stories = town.sample(LAW_STORIES)
-    tokens = sum(len(WordTokenizer().encode(story)) - 1 for story in stories)
-    found: dict[str, Any] = {"grammar": round(-sum(map(town.log_prob, stories)) / tokens, 4), "runs": []}
+    found: dict[str, Any] = {"grammar": round(grammar_loss(LAW_STORIES), 4), "runs": []}
     sizes = [(d_model, steps) for steps in BUDGETS for d_model in SCALES] + [PREDICTED]
     for seed, (d_model, steps) in bar([(seed, size) for seed in LAW_SEEDS for size in sizes]):
         run = scaled(d_model, steps, seed)
@@ -342,6 +373,7 @@ RECORDS: dict[str, tuple[Callable[[Bar], Iterator[Any]], str]] = {
     "sweep": (record_sweep, "five learning rates, with and without warm-up, three seeds: about two minutes"),
     "curves": (record_curves, "four of these runs while they train, one seed: about half a minute"),
     "widths": (record_widths, "two widths at seven learning rates, three seeds: about two minutes"),
+    "optimizers": (record_optimizers, "AdamW and Muon at seven learning rates, three seeds: about six minutes"),
     "scaling": (record_scaling, "three widths, four budgets, three seeds, and one run to predict: about six minutes"),
     "abilities": (record_abilities, "what a model can do after 27 numbers of steps, three seeds: about four minutes"),
     "shakespeare": (record_shakespeare, "letters of real text: about a minute; needs tinyshakespeare"),
