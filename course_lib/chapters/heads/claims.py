@@ -999,7 +999,7 @@ class GatedHeads(MultiHeadAttention):
 
     reads_token: if False, the gate reads ones instead, so that it is the same for every token.
     Parameters: as in MultiHeadAttention, and `gate` (d_model, n_heads).
-    Source: Qiu et al. 2025, "Gated Attention for Large Language Models" (their headwise gate).
+    Source: Qiu et al. 2025, "Gated Attention for Large Language Models".
     """
 
     def __init__(self, d_model: int, n_heads: int, reads_token: bool = True):
