@@ -10,6 +10,7 @@ from course_lib.chapters.heads import claims as heads
 from course_lib.claims import find
 from course_lib.config import TransformerConfig
 from course_lib.gpt import DecoderOnly
+from course_lib.heads import MultiHeadAttention
 from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import Tinytown, split_words
 
@@ -58,6 +59,11 @@ OUTCOMES = {
         "depends": {"plain_one": NO, "plain_two": YES, "smeared_one": YES},
         "refuted": {"plain_one": YES, "plain_two": YES, "smeared_one": YES},
         "not at this size": {"plain_one": NO, "plain_two": NO, "smeared_one": NO},
+    },
+    "heads.gate": {
+        "confirmed": {"plain": [0.4] * 3, "gated": [0.1] * 3, "constant": [0.3, 0.5, 1.0], "uniform": 0.06},
+        "depends": {"plain": [0.4] * 3, "gated": [0.1] * 3, "constant": [0.1, 0.5, 1.0], "uniform": 0.06},
+        "not at this size": {"plain": [0.4, 0.4, 0.2], "gated": [0.11] * 3, "constant": [0.5] * 3, "uniform": 0.06},
     },
     "heads.how_many": {
         "confirmed": {"one": [0.1] * 3, "sixteen": [0.1] * 3},
@@ -375,3 +381,44 @@ def test_a_head_that_looks_up_what_followed_is_told_from_one_that_does_not():
 
     assert heads.repeats_seen(Looker(1), seed=0, number=10)["followed"] == 1
     assert heads.repeats_seen(Looker(0), seed=0, number=10)["followed"] == 0
+
+
+# --------------------------------------------------------------------------------------------- heads with nothing to do
+def test_a_gate_multiplies_each_heads_result_by_a_number_from_the_querys_token():
+    torch.manual_seed(0)
+    gated, plain, x = heads.GatedHeads(8, n_heads=2), MultiHeadAttention(8, 2, bias=False), torch.randn(3, 5, 8)
+    plain.load_state_dict(gated.state_dict(), strict=False)
+    for module in (gated, plain):
+        module.out_proj.weight.data = torch.eye(8)  # the output is then the heads' results side by side
+    with torch.no_grad():
+        gates = torch.sigmoid(x @ gated.gate.weight.T)  # (B, T, H)
+        expected = plain(x, is_causal=True) * gates.repeat_interleave(4, dim=-1)
+        torch.testing.assert_close(gated(x, is_causal=True), expected)
+
+
+def test_a_gate_that_reads_nothing_is_the_same_for_every_token():
+    gated = heads.GatedHeads(8, n_heads=2, reads_token=False)
+    gated(torch.randn(3, 5, 8))
+    assert (gated.opening == gated.opening[:1, :, :1]).all()
+    assert len(gated.opening[0, :, 0].unique()) == 2, "one for each head"
+
+
+def test_texts_repeat_the_word_before_again_and_nothing_else_needs_an_earlier_token():
+    ids = heads.again_texts(200, torch.Generator().manual_seed(0))
+    assert ids.shape == (200, heads.WINDOW + 1)
+    assert (ids[:, 0] == heads.FIRST).all()
+    assert (ids[:, 1:] != heads.FIRST).all()
+    again = ids[:, 1:-1] == heads.AGAIN
+    assert torch.equal(ids[:, 2:][again], ids[:, :-2][again])
+    assert not (again[:, 1:] & again[:, :-1]).any()
+    assert 1 / 10 < again.float().mean() < 1 / 8
+
+
+def test_the_first_tokens_weight_and_value_are_those_of_the_head():
+    model = heads.AttentionOnly(n_layers=1)
+    torch.nn.init.zeros_(model.layers[0].q_proj.weight)  # uniform weights
+    model.layers[0].v_proj.weight.data = torch.eye(64)
+    model.token_embedding.weight.data[heads.FIRST] = 0  # and a value of 0
+    seen = heads.sink_seen(model, seed=0, number=20)
+    assert seen["first"] == pytest.approx(seen["uniform"], abs=1e-5)
+    assert seen["length"] == 0

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, GPT2Tokenizer
 
 from course_lib import pretrained
+from course_lib.chapters.sampling import smollm2 as chapter_13
 from course_lib.course.files import ASSETS, read_json
 from course_lib.embeddings import analogy
 from course_lib.hub import weights
@@ -204,7 +205,7 @@ def test_chapter_15_shows_what_the_real_models_gave(monkeypatch):
         own = source.replace("REAL = False", "REAL = True").replace('read_json(ASSETS / "real_models.json")', "{}")
         exec(own, shown)
     record = read_json(ASSETS / "real_models.json")
-    assert shown["real"].keys() == record.keys() - {"chat"}, "chapter 16 keeps the chat"
+    assert shown["real"].keys() == record.keys() - {"chat", "next_token"}, "chapters 16 and 13 keep these two"
     for own, kept in zip(shown["real"]["parity"], record["parity"]):
         assert list(own[:3]) == kept[:3]
         assert max(float(own[3]), float(kept[3])) < 1e-3
@@ -231,3 +232,20 @@ def test_chapter_16_shows_what_smollm2_wrote():
     for source in (sources[0].replace("REAL = False", "REAL = True"), asks):
         exec(source, shown)
     assert shown["real"]["chat"] == read_json(ASSETS / "real_models.json")["chat"]
+
+
+@pytest.mark.proof
+def test_chapter_13_shows_the_distribution_that_smollm2_has():
+    """What its sliders move is the record. A processor that rounds differently may move a token to the next step."""
+    fetched("smollm2-135m")
+    measured, record = chapter_13.measure_next_token(), read_json(ASSETS / "real_models.json")["next_token"]
+    for one, other in ((measured, record), (record, measured)):
+        likely = [each for each in zip(one["tokens"], one["log_p"]) if each[1] > -6.5]
+        known = list(zip(other["tokens"], other["log_p"]))
+        assert len(likely) > 50
+        for token, log_p in likely:
+            assert min(abs(log_p - its) for name, its in known if name == token) < 0.02, token
+    tails = [torch.tensor(each["tail"]).float() for each in (measured, record)]
+    assert tails[0].sum() == tails[1].sum() == 49_152 - chapter_13.NAMED
+    cumulative = [F.pad(tail, (0, 150 - len(tail))).cumsum(dim=0) for tail in tails]
+    torch.testing.assert_close(*cumulative, atol=100, rtol=0)

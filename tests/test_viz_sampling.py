@@ -10,7 +10,7 @@ import pytest
 import torch
 from sliders import LiveFigureTests, corners, values
 
-from course_lib.chapters.sampling import figures
+from course_lib.chapters.sampling import figures, smollm2
 from course_lib.chapters.sampling import widgets as built
 from course_lib.grading import EXERCISES
 from course_lib.live import explorable, explore
@@ -36,7 +36,8 @@ def by_loops(logits, temperature, top_k, top_p, min_p):
         kept.append(i)
         so_far += weights[i]
     kept = [i for i in kept if weights[i] >= min_p]  # the favourite has weight 1
-    return [weights[i] / sum(weights[j] for j in kept) if i in kept else 0.0 for i in range(len(logits))]
+    total, left = sum(weights[i] for i in kept), set(kept)
+    return [weights[i] / total if i in left else 0.0 for i in range(len(logits))]
 
 
 def right_softmax(logits, temperature):
@@ -176,6 +177,7 @@ def test_bars_show_what_is_drawn_from_and_share_out_everything(trained):
     model, tokenizer = trained
     figure = built.every_knob(*trained)
     for state in corners(figure):
+        state["prompt"] = built.PROMPTS["once there was a"] if state["prompt"] == smollm2.PROMPT else state["prompt"]
         figure.render(**state)
         with torch.no_grad():
             logits = model(torch.tensor([tokenizer.encode(state["prompt"], end=False)]))[0, -1].tolist()
@@ -225,6 +227,39 @@ def test_the_caption_of_a_warm_model_owns_up_to_impossible_words(trained):
         shares.append(float(figure.text.rpartition(": ")[2].rstrip(".")))
     assert shares == sorted(shares)
     assert shares[-1] > 0.2
+
+
+def test_smollm2s_record_is_a_distribution_over_its_vocabulary():
+    names, logits = smollm2.recorded_next_token()
+    assert len(names) == len(logits) == 49_152
+    assert "…" not in names[: smollm2.NAMED]
+    assert set(names[smollm2.NAMED :]) == {"…"}
+    assert logits.exp().sum().item() == pytest.approx(1, abs=0.005)
+    assert (logits[: smollm2.NAMED].diff() <= 0).all()
+    assert logits[smollm2.NAMED :].max() <= logits[smollm2.NAMED - 1] + smollm2.STEP / 2
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top_k", "top_p", "min_p"),
+    [(0.0, 343, 1.0, 0.0), (1.0, 343, 1.0, 0.0), (2.0, 343, 0.8, 0.0), (2.0, 343, 1.0, 0.1), (2.0, 20, 1.0, 0.0)],
+)
+def test_the_same_sliders_move_smollm2s_record_and_no_diamond_is_left(temperature, top_k, top_p, min_p, trained):
+    figure = built.every_knob(*trained)
+    settings = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
+    figure.render(prompt=smollm2.PROMPT, seed=3, **settings)
+    names, logits = smollm2.recorded_next_token()
+    # V means "off" below, so a k that is off is larger than any
+    expected = by_loops(logits.tolist(), temperature, 49_152 if top_k == 343 else top_k, top_p, min_p)
+    assert widths(figure.drawing.now_bars) == pytest.approx([*expected[:8], sum(expected[8:])], abs=1e-4)
+    assert [label.get_text() for label in figure.figure.axes[0].get_yticklabels()] == [*names[:8], "49,144 more"]
+    assert not figure.drawing.truth_marks.get_visible()
+    assert f"have {sum(expected[: smollm2.NAMED]):.0%} in total" in figure.text
+    samples = figure.also_text.rpartition(": ")[2].split(", ")
+    assert len(samples) == 10
+    assert set(samples) <= {name for name, p in zip(names, expected) if p}
+    figure.render(prompt=built.OPENING)
+    assert figure.drawing.truth_marks.get_visible()
+    assert "Tinytown allows" in figure.text
 
 
 # ------------------------------------------------------------------------------------------------------------ explorers

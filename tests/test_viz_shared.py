@@ -51,5 +51,5 @@ def test_rows_hold_the_likeliest_of_model_and_truth_and_the_rest_in_one():
     truth[0] = 1.0
     bars = figures.NextToken(tokens, model, model, truth, rows=4).draw()
     names = [label.get_text() for label in bars.axes.get_yticklabels()]
-    assert names == ["t19", "t18", "t17", "t0", "the other 16"]
+    assert names == ["t19", "t18", "t17", "t0", "16 more"]
     assert bars.now_bars[-1].get_width() == pytest.approx(sum(range(1, 17)) / 190)

@@ -124,6 +124,7 @@ class NextToken(Drawing):
         model, now, truth: (V,) probabilities; a token with `now` = 0 is cut.
         rows: the number of tokens with a bar of their own: the most probable ones in model or truth. The others share
             one bar.
+        room: a name as long as the longest that later data have.
     """
 
     tokens: Sequence[str]
@@ -135,11 +136,12 @@ class NextToken(Drawing):
     now_name: str = "with these settings"
     truth_name: str = "Tinytown's exact chance"
     title: str = ""
+    room: str = ""
 
     def named(self) -> tuple[list[str], list[np.ndarray]]:
         """Return the names of the rows, and the bars of each distribution: the model's, the present one, the truth."""
         chosen, others = most_probable(self.model, self.truth, self.rows)
-        names = [self.tokens[i] for i in chosen] + ([f"the other {len(others)}"] if len(others) else [])
+        names = [self.tokens[i] for i in chosen] + ([f"{len(others):,} more"] if len(others) else [])
         each = self.model, self.now, self.model if self.truth is None else self.truth
         return names, [_with_the_rest(p, chosen, others) for p in each]
 
@@ -150,18 +152,13 @@ class NextToken(Drawing):
         self.now_bars = axes.barh(places, 0 * places, height=0.66, color=BLUE)
         self.model_bars = axes.barh(places, 0 * places, height=0.86, fill=False, edgecolor=GREY, linewidth=1.2)
         (self.truth_marks,) = axes.plot(0 * places, places, "D", color=ORANGE, markeredgecolor=INK, markersize=7)
-        self.truth_marks.set_visible(self.truth is not None)
         self.numbers = [
             axes.text(0, place, "", fontsize=FONT - 1, va="center", color=INK) for place in range(len(names))
         ]
         axes.set(yticks=places, ylim=(len(names) - 0.4, -0.6), xlabel="probability")
         axes.tick_params(axis="y", length=0)
-        bars = Patch(color=BLUE, label=self.now_name), Patch(fill=False, edgecolor=GREY, label=self.model_name)
-        self.truth_marks.set_label(self.truth_name)
-        keys = bars if self.truth is None else (*bars, self.truth_marks)
-        axes.legend(handles=keys, loc="center right", frameon=False, fontsize=FONT - 1)
         self.headline = axes.set_title(" ", fontsize=TITLE, loc="left")
-        axes.set_yticklabels([max([*self.tokens, names[-1]], key=len)] * len(names))  # room for the longest
+        axes.set_yticklabels([max([*self.tokens, names[-1], self.room], key=len)] * len(names))  # room for the longest
         fix_layout(figure, w_pad=0.1, h_pad=0.08)
         return figure
 
@@ -175,6 +172,10 @@ class NextToken(Drawing):
             outline.set_width(q)
             number.set(x=max(p, q) + 0.012 * right, text=_probability(p))
         self.truth_marks.set_xdata(wide[2])
+        self.truth_marks.set(visible=self.truth is not None, label=self.truth_name)
+        bars = Patch(color=BLUE, label=self.now_name), Patch(fill=False, edgecolor=GREY, label=self.model_name)
+        keys = bars if self.truth is None else (*bars, self.truth_marks)
+        self.axes.legend(handles=keys, loc="center right", frameon=False, fontsize=FONT - 1)
         for number, p in zip(self.numbers, wide[2]):
             x = number.get_position()[0]
             if self.truth is not None and abs(p - x) < 0.1 * right:  # to the right of the diamond, not under it
@@ -193,8 +194,9 @@ def what_is_left(tokens: Sequence[str], now: np.ndarray) -> str:
         return "No token is left"
     if kept == 1:
         return f"One token is left: “{tokens[int(now.argmax())]}” is certain"
-    count = f"All {kept} tokens" if kept == len(tokens) else f"{kept} of {len(tokens)} tokens"
-    return f"{count} are possible; entropy {nats:.2f} nats, as in a uniform choice among {math.exp(nats):.1f}"
+    count = f"All {kept:,} tokens" if kept == len(tokens) else f"{kept:,} of {len(tokens):,} tokens"
+    as_many = f"{math.exp(nats):.1f}" if nats < math.log(1000) else f"{math.exp(nats):,.0f}"
+    return f"{count} are possible; entropy {nats:.2f} nats, as in a uniform choice among {as_many}"
 
 
 def most_probable(model: np.ndarray, truth: np.ndarray | None, rows: int) -> tuple[np.ndarray, np.ndarray]:

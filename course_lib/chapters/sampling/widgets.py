@@ -1,6 +1,6 @@
 """Live figures of chapter 13: sliders on seven words, a sample by hand, and the trained model with every setting."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import ipywidgets as widgets
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course_lib.chapters.sampling import figures
+from course_lib.chapters.sampling import figures, smollm2
 from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.live.attempts import attempt
 from course_lib.live.figure import LiveFigure, dropdown, slider
@@ -113,7 +113,8 @@ def draw_by_hand() -> LiveFigure:
 def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
     """Show the trained model after a prompt: the next token, with Tinytown's own probabilities, and a text.
 
-    The text has at most 25 new tokens, so that it can be rewritten whenever a slider moves.
+    The text has at most 25 new tokens, so that it can be rewritten whenever a slider moves. One more prompt shows
+    SmolLM2's recorded distribution, without a text.
     """
     V, town = len(tokenizer), Tinytown()
 
@@ -123,29 +124,42 @@ def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
             return model(torch.tensor([ids]))[0, -1]  # (V,)
 
     @cache
-    def known(prompt: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return the model's probabilities and Tinytown's, both (V,)."""
+    def known(prompt: str) -> tuple[Sequence[str], Tensor, np.ndarray | None]:
+        """Return the tokens, their logits (V,) and, in Tinytown, their exact probabilities (V,)."""
+        if prompt == smollm2.PROMPT:
+            return *smollm2.recorded_next_token(), None
         exact = town.next_word(prompt)
-        logits = logits_after(tuple(tokenizer.encode(prompt, end=False)))
-        return logits.softmax(dim=-1).cpu().numpy(), np.array([exact.get(token, 0.0) for token in tokenizer.tokens])
+        truth = np.array([exact.get(token, 0.0) for token in tokenizer.tokens])
+        return tokenizer.tokens, logits_after(tuple(tokenizer.encode(prompt, end=False))), truth
 
     def distribution(prompt, **settings):
-        logits = logits_after(tuple(tokenizer.encode(prompt, end=False)))
+        _, logits, _ = known(prompt)
         return next_token_distribution(logits, **settings_of(V, **settings)).cpu().numpy()
 
     def draw(prompt, seed, **settings):
-        before, truth = known(prompt)
-        return NextToken(tokenizer.tokens, before, distribution(prompt, **settings), truth, rows=8)
+        now, (tokens, logits, truth) = distribution(prompt, **settings), known(prompt)
+        before = logits.softmax(dim=-1).cpu().numpy()
+        title = what_is_left(tokens, now).partition(", as in")[0] if truth is None else ""
+        return NextToken(tokens, before, now, truth, rows=8, title=title, room="49,144 more")
 
     def describe(prompt, seed, **settings):
-        now, (_, truth) = distribution(prompt, **settings), known(prompt)
+        now, (tokens, _, truth) = distribution(prompt, **settings), known(prompt)
+        left = what_is_left(tokens, now)
+        if truth is None:
+            return f"{left}. The {smollm2.NAMED} most probable tokens have {now[: smollm2.NAMED].sum():.0%} in total."
         return (
-            f"{what_is_left(tokenizer.tokens, now)}. Tinytown allows {int((truth > 0).sum())} here, with "
+            f"{left}. Tinytown allows {int((truth > 0).sum())} here, with "
             f"an entropy of {entropy(truth):.2f} nats. Probability of impossible words: {now[truth == 0].sum():.3f}."
         )
 
     def write(prompt, seed, **settings):
-        ids, generator = tokenizer.encode(prompt, end=False), torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(seed)
+        tokens, logits, truth = known(prompt)
+        if truth is None:
+            found = sample_next_token(logits.expand(10, -1), **settings_of(V, **settings), generator=generator)
+            drawn = ", ".join(tokens[i] for i in found.tolist())
+            return f"Ten samples with seed {seed} (… is a token that is not among the {smollm2.NAMED}): {drawn}"
+        ids = tokenizer.encode(prompt, end=False)
         for _ in range(NEW_TOKENS):
             logits = logits_after(tuple(ids))
             ids.append(int(sample_next_token(logits, **settings_of(V, **settings), generator=generator)))
@@ -156,7 +170,7 @@ def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
         return f"Seed {seed} writes: {prompt} ▸ {new.replace(EOS, '(the end)')}{end}"
 
     controls = {
-        "prompt": dropdown("prompt", PROMPTS, OPENING),
+        "prompt": dropdown("prompt", {**PROMPTS, f"SmolLM2: {smollm2.PROMPT}": smollm2.PROMPT}, OPENING),
         **knobs(V),
         "seed": slider("seed", 0, 0, 9, 1),
     }
