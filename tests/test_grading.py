@@ -112,6 +112,7 @@ IDS = {  # chapter: the exercises it must have, with their kinds; it may have mo
         "number": ["best_of_n"],
         "experiment": ["frontier"],
     },
+    "claims": {"choice": ["audit_1", "audit_2", "audit_3", "audit_4", "audit_5"]},
     "your_gpt": {"code": ["parts", "parity", "loss", "writes"], "number": ["bill"]},
 }
 
@@ -184,7 +185,7 @@ def test_the_catalogue_holds_every_exercise_of_the_chapter(chapter):
 
 
 def test_every_page_belongs_to_a_chapter_of_which_exercises_are_asked_for():
-    assert sum(len(names) for kinds in IDS.values() for names in kinds.values()) == 113
+    assert sum(len(names) for kinds in IDS.values() for names in kinds.values()) == 118
     assert {exercise.id.partition(".")[0] for exercise in ALL} == set(BUILT)
 
 

@@ -1,4 +1,4 @@
-"""Audits: five printed findings, of which one is false; a learner's number decides which, and with which numbers.
+"""Audits: five printed findings, one of them false; a learner's number decides which one, and all other numbers.
 
 Chapter 17. The modules of the exercises `claims.audit_1` to `claims.audit_5` make the findings. Each finding has a true
 form, and a false one that a check without a model reveals.
@@ -52,7 +52,7 @@ def audit(exercise_id: str, number: int) -> dict[str, dict[str, Any]]:
 
     Args:
         exercise_id: "claims.audit_1" to "claims.audit_5".
-        number: your number, from 1 to 999. Each number has findings of its own.
+        number: your number, from 1 to 999. Each number has other findings.
 
     Errors: ValueError for another exercise or number.
     """
@@ -78,7 +78,7 @@ def five(exercise_id: str, number: int) -> dict[str, Finding]:
 
 def chosen(makers: Sequence[Maker], exercise_id: str, number: int) -> dict[str, Finding]:
     """Return five findings in random order, one of them in its false form. The number decides everything random."""
-    rng = random.Random(f"{exercise_id} {number}")
+    rng = random.Random(f"{exercise_id}: {number}")
     places = rng.sample(range(len(makers)), len(LETTERS))
     false = rng.randrange(len(LETTERS))
     findings = (makers[place](rng, index == false) for index, place in enumerate(places))
@@ -86,7 +86,7 @@ def chosen(makers: Sequence[Maker], exercise_id: str, number: int) -> dict[str, 
 
 
 def options(findings: dict[str, Finding], number: int, written: Sequence[Option]) -> list[Option]:
-    """Return the options of a number: its findings, then the checks, of which one is right.
+    """Return the options of a number: its findings, then the checks, one of them right.
 
     Args:
         written: the checks as the page has them, each with the reason why it reveals nothing here.

@@ -3,7 +3,7 @@
 `_chapter.md` in a chapter's folder of exercises has the text around them:
 
     ---
-    explore: merge                  # the exercise whose hint and explore the opening shows; left out if it has no code
+    explore: merge                  # the exercise whose hint and explore the opening shows; if none is code, `hint: …`
     ---
     More text for the opening, if any.
 
@@ -181,11 +181,12 @@ def _page(path: Path) -> Page:
 
 
 def _opening(page: Page, chapter: Chapter, exercises: Sequence[Exercise]) -> str:
-    shown = f"{chapter.slug}.{page.head.get('explore', exercises[0].id.partition('.')[2])}"
+    key = "explore" if "explore" in page.head else "hint"
+    shown = f"{chapter.slug}.{page.head.get(key)}"
     if shown not in EXERCISES:
-        raise page.error(2, f"explore: {page.head['explore']} is not an exercise of this chapter")
+        raise page.error(2, f"{key}: {page.head.get(key)} is not an exercise of this chapter")
     drives, gives_back = "", ""
-    if "explore" in page.head:
+    if key == "explore":
         drives = f' `explore("{shown}", {EXERCISES[shown].answer_name})` lets your own function drive a live figure.'
         gives_back = f', and `mine("{shown}")` gives back, in any notebook, what has passed'
     points, minutes = sum(each.points for each in exercises), sum(each.minutes for each in exercises)

@@ -101,7 +101,7 @@ def parameters(rng: random.Random, false: bool) -> Finding:
 
 
 def entropies(rng: random.Random, false: bool) -> Finding:
-    """Entropies of three distributions; those of the false form are in bits."""
+    """Entropies of three distributions; the false form prints bits."""
     tokens = rng.choice([16, 24, 32, 48])
     made = torch.randn(3, tokens, generator=generator(rng.randrange(10**6))) * torch.tensor([[0.2], [0.5], [0.8]])
     probabilities = made.softmax(1)

@@ -44,7 +44,7 @@ def wide(width: str, rate: str) -> Runs:
 LADDER = "The model is one of the ladder."
 FAST = "The model is one of the ladder, at four times the learning rate."
 NARROW = "The model has 32 features."
-SWEEP = "The model is that of the sweep in chapter 12."
+SWEEP = "The model is from chapter 12."
 PAIRS: dict[str, tuple[str, str, str, Runs, Runs]] = {  # title -> the model, two names, and their losses by seed
     "four heads": (LADDER, "one head", "four heads", rung("masks"), rung("heads")),
     "RoPE": (LADDER, "no positions", "RoPE", rung("heads"), rung("positions")),
@@ -63,7 +63,8 @@ PAIRS: dict[str, tuple[str, str, str, Runs, Runs]] = {  # title -> the model, tw
         swept("decayed, no warm-up", "0.005"), swept("decayed", "0.005"),
     ),
     "the decay": (
-        f"{SWEEP} Its rate is 0.02.", "constant rate", "falling rate", swept("constant", "0.02"), swept("decayed", "0.02"),
+        f"{SWEEP} Its rate is 0.02.", "constant rate", "falling rate",
+        swept("constant", "0.02"), swept("decayed", "0.02"),
     ),
     "the highest rate": (SWEEP, "rate 0.04", "rate 0.08", swept("decayed", "0.04"), swept("decayed", "0.08")),
 }  # fmt: skip
@@ -102,7 +103,7 @@ def difference(title: str, rng: random.Random, false: bool) -> Finding:
         [(f"seed {seed}", a, b, f"{b - a:+.3f}") for seed, (a, b) in enumerate(zip(before, after))],
         ("final loss in nats", first, second, "second − first"),
         {first: before, second: after},
-        shown if false else f"This conclusion is right. {shown}",
+        shown if false else f"This conclusion about {title} is right. {shown}",
         "seeds" if false else "",
         digits=3,
     )

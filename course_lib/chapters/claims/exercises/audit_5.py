@@ -104,10 +104,9 @@ def width(rng: random.Random, false: bool) -> Finding:
     rows = [(size, tokens, runs[size, tokens]) for size, tokens in (narrow, (32, many))]
     gained = rows[0][2] - rows[1][2]
     shown = (
-        f"The wider model also saw {many // few} times as many tokens. A narrow model with as many tokens, the "
-        "control, "
+        f"The wider model also saw {many // few} times the number of tokens. The control, a narrow model with all "
+        f"these tokens, has {runs[8, many]:.2f} nats."
     )
-    shown += f"has {runs[8, many]:.2f} nats."
     return Finding(
         "the width",
         f"We trained a narrow and a wide model (seed {seed}; the other seeds agree). The loss of the wide one is "
