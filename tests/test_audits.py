@@ -5,6 +5,7 @@ import functools
 import math
 import re
 import statistics
+import sys
 
 import pytest
 import torch
@@ -71,6 +72,16 @@ def test_a_number_always_prints_the_same_and_another_number_something_else(exerc
 def test_another_exercise_or_number_is_refused(wrong, said):
     with pytest.raises((ValueError, TypeError), match=said):
         audit(*wrong)
+
+
+def test_where_exercises_are_missing_nothing_fails_and_nothing_is_revealed(monkeypatch, capsys):
+    """As in the sandbox in which a class's notebooks run."""
+    module = "course_lib.chapters.claims.exercises.audit_1"
+    monkeypatch.setitem(sys.modules, module, None)
+    assert audit("claims.audit_1", 3) == {}
+    assert "cannot be printed here" in capsys.readouterr().out
+    with pytest.raises(ModuleNotFoundError):
+        answer("claims.audit_1", 3)
 
 
 # --- the check reveals it ---------------------------------------------------------------------------------------------

@@ -54,9 +54,15 @@ def audit(exercise_id: str, number: int) -> dict[str, dict[str, Any]]:
         exercise_id: "claims.audit_1" to "claims.audit_5".
         number: your number, from 1 to 999. Each number has other findings.
 
+    Where a class is graded, the modules of exercises are missing. Then it prints a line and returns no data.
+
     Errors: ValueError for another exercise or number.
     """
-    findings = five(exercise_id, number)
+    try:
+        findings = five(exercise_id, number)
+    except ModuleNotFoundError:
+        print("The findings cannot be printed here. An answer that is written out is graded all the same.")
+        return {}
     for letter, finding in findings.items():
         print(textwrap.fill(f"{number}{letter} · {finding.title}: {finding.says}", WIDTH), end="\n\n")
         table(finding.rows, finding.head, digits=finding.digits)
