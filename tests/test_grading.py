@@ -112,6 +112,7 @@ IDS = {  # chapter: the exercises it must have, with their kinds; it may have mo
         "number": ["best_of_n"],
         "experiment": ["frontier"],
     },
+    "claims": {"choice": ["audit_1", "audit_2", "audit_3", "audit_4", "audit_5"]},
     "your_gpt": {"code": ["parts", "parity", "loss", "writes"], "number": ["bill"]},
 }
 
@@ -184,7 +185,7 @@ def test_the_catalogue_holds_every_exercise_of_the_chapter(chapter):
 
 
 def test_every_page_belongs_to_a_chapter_of_which_exercises_are_asked_for():
-    assert sum(len(names) for kinds in IDS.values() for names in kinds.values()) == 113
+    assert sum(len(names) for kinds in IDS.values() for names in kinds.values()) == 118
     assert {exercise.id.partition(".")[0] for exercise in ALL} == set(BUILT)
 
 
@@ -281,7 +282,10 @@ def assert_fits_the_page(result):
 
 @pytest.mark.parametrize(("exercise", "option"), WRONG_OPTIONS)
 def test_wrong_option_gives_its_own_reason_and_no_other(exercise, option):
-    result = grade(exercise.id, option.key, PUBLIC_SEED)
+    picked = {option.key}
+    if exercise.numbered and option in exercise.same_for_all:  # then a finding says which number is meant
+        picked |= {each.key for each in exercise.options if each.right and each not in exercise.same_for_all}
+    result = grade(exercise.id, picked, PUBLIC_SEED)
     assert not result.passed
     assert result.misconception == option.text
     said = "\n".join(result.sentences)

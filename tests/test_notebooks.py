@@ -328,7 +328,8 @@ class TestEverySolution:
         assert cells[0].source.startswith(f"# Exercises {number} · {TITLES[number]}\n")
         assert f"The chapter: [{number} · {TITLES[number]}](../notebooks/{path.name})" in cells[0].source
         assert f" exercises, {sum(exercise.points for exercise in exercises)} points, about " in cells[0].source
-        assert [name for name in CALLS if f"`{name}(" not in cells[0].source] == ["check"]
+        without = ["check"] if any(exercise.called for exercise in exercises) else ["check", "explore"]
+        assert [name for name in CALLS if f"`{name}(" not in cells[0].source] == without
         assert next(cell for cell in cells if cell.cell_type == "code").source == TOOLS
         for following in NOTEBOOKS[number + 1 : number + 2]:
             assert f"[{number + 1} · {TITLES[number + 1]}](../notebooks/{following.name})" in cells[-1].source

@@ -45,7 +45,8 @@ def check(exercise_id: str = LEFT_OUT, answer: Any = LEFT_OUT) -> Result:
     except KeyboardInterrupt as interrupt:
         return _interrupted(exercise, interrupt)
     if isinstance(exercise, Choice):
-        result = learner_progress.in_turn(exercise, read(answer, exercise.time_limit).value, result)
+        value = read(answer, exercise.time_limit).value
+        result = learner_progress.in_turn(exercise.asked(value), value, result)
     learner_progress.keep(result)
     closing = ""
     if result.status == "passed" and isinstance(exercise, Code):

@@ -1,7 +1,8 @@
 """Exercises with options: one or several are right, and each has its reason."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from course_lib.grading.exercise import Option
@@ -9,13 +10,21 @@ from course_lib.grading.judge.show import plural, printable
 from course_lib.grading.kinds.base import Exercise
 from course_lib.grading.result import Result
 
+LAST_NUMBER = 999  # the numbers of a numbered choice are 1 to this one
+NUMBERED = re.compile(r"(\d+)\D+")
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Choice(Exercise):
-    """Several options, some of them right. The answer is the key of one option, or several keys in braces."""
+    """Several options, some of them right. The answer is the key of one option, or several keys in braces.
+
+    A numbered choice asks something else of each learner: keys such as "17c" begin with the learner's number, and
+    `numbered(number)` returns all options for that number. `options` has those for number 1.
+    """
 
     kind = "choice"
     options: Sequence[Option] = ()
+    numbered: Callable[[int], Sequence[Option]] | None = None
 
     def __post_init__(self):
         super().__post_init__()
@@ -28,6 +37,18 @@ class Choice(Exercise):
         """Return whether several options are right. If so, feedback can count the right picks without naming them."""
         return sum(option.right for option in self.options) > 1
 
+    @property
+    def same_for_all(self) -> list[Option]:
+        """Return the options that do not depend on a learner's number."""
+        return [option for option in self.options if not self.numbered or not NUMBERED.fullmatch(option.key)]
+
+    def asked(self, answer: Any) -> "Choice":
+        """Return the choice of the number in an answer's keys; itself if there is no such number, or more than one."""
+        numbers = _numbers(_picks(answer))
+        if not self.numbered or len(numbers) != 1 or not 1 <= min(numbers) <= LAST_NUMBER:
+            return self
+        return replace(self, options=tuple(self.numbered(min(numbers))))
+
     def picked(self, answer: Any) -> list[Option]:
         """Return the options that an answer names, in the order of the page; none if the answer has another form."""
         picks = _picks(answer)
@@ -37,8 +58,12 @@ class Choice(Exercise):
     def judge_value(self, answer: Any) -> Result:
         """Return the verdict, with the reason for every wrong option picked or, if none is wrong, for every right
         one."""
-        keys = ", ".join(f'"{option.key}"' for option in self.options)
         picks = _picks(answer)
+        if self.numbered and picks:
+            if problem := _problem_of_numbers(_numbers(picks)):
+                return self.verdict("failed", [problem])
+            return replace(self.asked(answer), numbered=None).judge_value(answer)
+        keys = ", ".join(f'"{option.key}"' for option in self.options)
         if not picks:
             return self.verdict("failed", [f"Answer with the key of an option, or several in braces: {keys}."])
         picked = self.picked(answer)
@@ -86,6 +111,23 @@ def _picks(answer: Any) -> set[str]:
     if not isinstance(picks, (tuple, list, frozenset)) or not all(isinstance(pick, str) for pick in picks):
         return set()
     return set(picks)
+
+
+def _numbers(picks: set[str]) -> set[int]:
+    """Return the numbers with which keys begin; a number of more than six digits counts as 0."""
+    found = {each[1] for each in map(NUMBERED.fullmatch, picks) if each}
+    return {int(digits) if len(digits) < 7 else 0 for digits in found}
+
+
+def _problem_of_numbers(numbers: set[int]) -> str:
+    """Return what is wrong with the numbers in an answer's keys, or nothing."""
+    if not numbers:
+        return "Write your number in front of the letter: with number 17, finding c is 17c."
+    if len(numbers) > 1:
+        return "Your letters are from findings of different numbers. Use one number."
+    if not 1 <= min(numbers) <= LAST_NUMBER:
+        return f"Your number must be from 1 to {LAST_NUMBER}."
+    return ""
 
 
 def _reason(option: Option) -> str:

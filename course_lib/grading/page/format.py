@@ -100,7 +100,9 @@ The other kinds:
                         expression for the wrong value, or a dictionary of the wrong parts; within `0.02` after it
                         sets its tolerance.
     choice              ## Options: - [x] `key`: text, then on separate lines or in a separate paragraph the reply to
-                        learners who pick it; - [ ] for a wrong option
+                        learners who pick it; - [ ] for a wrong option. `numbered: true` in the head if each learner
+                        has a number and options of their own: the page has the options that all share, and
+                        `numbered(number, written)` of its module returns all options, with keys such as "17c"
     reflect             no points; ## Model answer, ## Rubric; ## Answer for the solutions; `min_words` in the head
 
 ## Afterwards is the prose and python after the check in the notebook. ## For teachers appears only in the solutions.
@@ -122,7 +124,7 @@ MAY = {  # in addition to the names that every page has
     "code": {"signature", "forbidden", "library", "rtol", "atol", "time_limit", "may_change", "returns"},
     "number": {"rtol", "reference"},
     "shapes": {"reference"},
-    "choice": set(),
+    "choice": {"numbered"},
     "reflect": {"min_words"},
 }
 MAY["experiment"] = MAY["code"]

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -69,7 +70,7 @@ def exercise_of(
     elif kind in ("number", "shapes"):
         fields |= _valued(page, exercise_id.replace(".", "_"))
     elif kind == "choice":
-        fields["options"] = _options(page)
+        fields |= _chosen(page, load)
     else:
         fields |= {"model_answer": page.prose("Model answer"), "rubric": page.items("Rubric")}
     try:
@@ -339,6 +340,20 @@ def _change(line: list[tuple[str, str]]) -> Change:
 
 
 # --- choice -----------------------------------------------------------------------------------------------------------
+
+
+def _chosen(page: Page, load: Callable[[], ModuleType]) -> dict[str, Any]:
+    """Return the options of a choice; of a numbered one, those for number 1 and the function for any number."""
+    written = tuple(_options(page))
+    if not page.head.get("numbered"):
+        return {"options": written}
+    module = load()
+    if not callable(getattr(module, "numbered", None)):
+        beside = page.path.removesuffix(".md") + ".py"
+        raise PageError(beside, 1, "a numbered choice needs a function `numbered(number, written)` in this module")
+    numbered = partial(module.numbered, written=written)
+    return {"options": tuple(numbered(1)), "numbered": numbered}
+
 
 OPTION = re.compile(r"\[(?P<mark>[ xX])\] `(?P<key>[^`]+)`: (?P<text>.+)", re.DOTALL)
 

@@ -3,7 +3,7 @@
 `_chapter.md` in a chapter's folder of exercises has the text around them:
 
     ---
-    explore: merge                  # the exercise whose hint and explore the opening shows
+    explore: merge                  # the exercise whose hint and explore the opening shows; if none is code, `hint: …`
     ---
     More text for the opening, if any.
 
@@ -28,7 +28,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 from course_lib.course.contents import BY_SLUG, CHAPTERS, Chapter
 from course_lib.grading.exercise import Option
 from course_lib.grading.judge.show import plural
-from course_lib.grading.kinds import Exercise
+from course_lib.grading.kinds import Choice, Exercise
 from course_lib.grading.page.catalogue import EXERCISES
 from course_lib.grading.page.format import Block, Page, PageError, read_page
 from course_lib.grading.page.load import answer_block
@@ -65,7 +65,8 @@ def solutions(slug: str) -> NotebookNode:
         name = exercise.id.partition(".")[2].replace("_", "-")
         cells.mixed(name, page.statement, [_box(exercise)])
         if exercise.options:
-            cells.prose(f"{name}-options", [_offered(option) for option in exercise.options])
+            offered = exercise.same_for_all if isinstance(exercise, Choice) else exercise.options
+            cells.prose(f"{name}-options", [_offered(option) for option in offered])
         cells.code(f"{name}-answer", _answer(exercise, page))
         cells.code(f"{name}-check", f'check("{exercise.id}", {exercise.answer_name})')
         cells.mixed(f"{name}-after", page.blocks("Afterwards"))
@@ -180,18 +181,22 @@ def _page(path: Path) -> Page:
 
 
 def _opening(page: Page, chapter: Chapter, exercises: Sequence[Exercise]) -> str:
-    shown = f"{chapter.slug}.{page.head['explore']}"
+    key = "explore" if "explore" in page.head else "hint"
+    shown = f"{chapter.slug}.{page.head.get(key)}"
     if shown not in EXERCISES:
-        raise page.error(2, f"explore: {page.head['explore']} is not an exercise of this chapter")
+        raise page.error(2, f"{key}: {page.head.get(key)} is not an exercise of this chapter")
+    drives, gives_back = "", ""
+    if key == "explore":
+        drives = f' `explore("{shown}", {EXERCISES[shown].answer_name})` lets your own function drive a live figure.'
+        gives_back = f', and `mine("{shown}")` gives back, in any notebook, what has passed'
     points, minutes = sum(each.points for each in exercises), sum(each.minutes for each in exercises)
     return (
         f"# Exercises {chapter.number} · {chapter.title}\n\n"
         "1. Write your answer where a cell says so, and run the cell.\n"
         "2. Run the `check` below it: it says what is right, what is wrong, and, if it knows the mistake, its name. "
         "Check as often as you like.\n"
-        f'3. Stuck? The button *Next hint* below a check, or `hint("{shown}")`, gives the next hint. '
-        f'`explore("{shown}", {EXERCISES[shown].answer_name})` lets your own function drive a live figure.\n'
-        f'4. `progress()` shows your points, and `mine("{shown}")` gives back, in any notebook, what has passed.\n\n'
+        f'3. Stuck? The button *Next hint* below a check, or `hint("{shown}")`, gives the next hint.{drives}\n'
+        f"4. `progress()` shows your points{gives_back}.\n\n"
         f"The chapter: [{chapter.number} · {chapter.title}](../notebooks/{chapter.notebook}). "
         f"{NUMBERS[len(exercises)]} exercises, {points} points, about {minutes} minutes."
     )
