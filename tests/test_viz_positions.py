@@ -170,11 +170,8 @@ def test_the_title_of_the_reach_says_who_keeps_its_loss(flat, said):
 def test_the_losses_along_the_text_are_drawn_at_the_middle_of_their_tokens():
     losses = {"unchanged": [1.5, 1.2, 2.0, 2.4], "larger base": [1.5, 1.3, 1.4, 1.3]}
     figure = figures.losses_along_the_text(losses, 16, 32)
-    assert (
-        figure.texts[0]
-        .get_text()
-        .endswith("2 times the trained length, the loss at the end is lowest with: larger base")
-    )
+    assert "Given 2 times the trained length" in figure.texts[0].get_text()
+    assert figure.texts[0].get_text().endswith("the loss at the end is lowest with: larger base")
     curves = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 4]
     assert [list(line.get_ydata()) for line in curves] == list(losses.values())
     assert list(curves[0].get_xdata()) == [8, 24, 40, 56]
