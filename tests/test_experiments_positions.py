@@ -8,6 +8,9 @@ import torch
 
 from course_lib.chapters.positions import claims as built
 from course_lib.claims import find
+from course_lib.config import TransformerConfig
+from course_lib.gpt import DecoderOnly
+from course_lib.positions import rotary_angles
 
 OUTCOMES = {
     "positions.invariance": {
@@ -39,6 +42,11 @@ OUTCOMES = {
         "depends": {"rope": [0.5, -0.3], "alibi": [0.6, 0.6]},
         "refuted": {"rope": [0.1, -0.3], "alibi": [0.0, 0.1]},
     },
+    "positions.yarn": {
+        "confirmed": {"read": [0.01, 0.4], "tuned": [0.02, 0.1]},
+        "depends": {"read": [-0.05, 0.4], "tuned": [0.0, 0.1]},
+        "not at this size": {"read": [-0.05, -0.2], "tuned": [-0.01, 0.005]},
+    },
     "positions.learned_equal": {
         "confirmed": {"differences": [0.04, -0.04, 0.01]},
         "not at this size": {"differences": [0.09, 0.05, 0.07]},
@@ -49,7 +57,10 @@ OUTCOMES = {
 @pytest.fixture
 def fresh():
     """Trainings are remembered; a test with other sizes must neither find nor leave any."""
-    caches = (built.reach, built._reader, built.best_reader, built.who_bit_run, built._texts)
+    caches = (
+        *(built.reach, built._reader, built.best_reader, built.best_stretch),
+        *(built.who_bit_run, built._texts),
+    )
     for remembered in caches:
         remembered.cache_clear()
     yield
@@ -79,7 +90,7 @@ def test_the_wavelengths_are_those_of_the_formula_and_end_short_of_ten_thousand_
 
 
 def test_a_hope_is_not_refuted_by_a_small_model():
-    for id in ("positions.sinusoids_reach", "positions.learned_equal"):
+    for id in ("positions.sinusoids_reach", "positions.learned_equal", "positions.yarn"):
         assert "refuted" not in find(id).outcomes
     assert "may" in find("positions.sinusoids_reach").claim
 
@@ -147,3 +158,58 @@ def test_with_a_window_the_judged_words_do_not_depend_on_what_is_further_back(fr
     assert abs(built._judge(built._reader("rope", 0, 0.02, built.USUAL), 128) - far) > 1e-5, (
         "without the window they do"
     )
+
+
+# ------------------------------------------------------------------------------------------------------ RoPE, stretched
+def small_reader():
+    torch.manual_seed(0)
+    return DecoderOnly(TransformerConfig(20, 48, 4, 2, 128, positions="rope", tie_weights=False)).double().eval()
+
+
+def angles(model, positions):
+    config = model.config
+    return rotary_angles(positions, config.d_head, config.rope_theta, torch.float64, config.rope_scaling)
+
+
+def test_interpolation_gives_every_fourth_token_the_angles_of_training():
+    model = small_reader()
+    changed = built.stretched(model, "interpolated positions", 4)
+    torch.testing.assert_close(angles(changed, 4 * torch.arange(32)), angles(model, torch.arange(32)))
+
+
+def test_a_larger_base_keeps_the_first_pair_and_slows_the_last_as_much_as_interpolation():
+    model, one = small_reader(), torch.tensor([1])
+    slower = angles(model, one) / angles(built.stretched(model, "larger base", 4, 1), one)
+    expected = [4 ** (i / 5) for i in range(6)]  # D = 12: six pairs
+    assert slower[0].tolist() == pytest.approx(expected)
+
+
+def test_yarn_keeps_the_fast_pairs_slows_the_others_and_enlarges_all_scores():
+    model, one = small_reader(), torch.tensor([1])
+    changed = built.stretched(model, "YaRN", 4, (0.25, 1.0)).double()
+    slower = angles(model, one) / angles(changed, one)
+    assert slower[0].tolist() == pytest.approx([1, 1, 4, 4, 4, 4]), "5 and 1.1 rotations in 32 tokens; 0.24 and fewer"
+    x = torch.randn(1, 1, 48, dtype=torch.float64)
+    queries, keys = (
+        [getattr(each.blocks[0].attention, name)(x) for each in (changed, model)] for name in ("q_proj", "k_proj")
+    )
+    torch.testing.assert_close(queries[0], queries[1] * (0.1 * math.log(4) + 1) ** 2)
+    torch.testing.assert_close(*keys)
+
+
+def test_the_model_itself_stays_and_an_unchanged_copy_computes_the_same():
+    model, ids = small_reader(), torch.arange(20)[None]
+    before = model(ids)
+    for method, settings in built.METHODS.items():
+        changed = built.stretched(model, method, 2, settings[0]).double().eval()
+        assert torch.equal(changed(ids), before) == (method == "unchanged"), method
+    assert torch.equal(model(ids), before)
+
+
+def test_the_losses_along_the_text_average_to_the_loss_on_whole_texts(fresh, monkeypatch):
+    monkeypatch.setattr(built, "STORIES", 60)
+    monkeypatch.setattr(built, "STEPS", 2)
+    monkeypatch.setattr(built, "JUDGED", 128)
+    losses = built.loss_by_position("unchanged", 0)
+    assert len(losses) == 16
+    assert sum(losses) / 16 == pytest.approx(built._judge(built._reader("rope", 0, 0.02, built.USUAL), 128), abs=1e-4)

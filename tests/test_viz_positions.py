@@ -155,13 +155,23 @@ def test_the_learned_table_is_averaged_along_its_diagonals():
 
 
 @pytest.mark.parametrize(
-    ("flat", "said"), [({"c"}, "only c keeps"), ({"b", "c"}, "2 of 4 keep"), (set(), "0 of 4 keep")]
+    ("flat", "said"), [({"c"}, "only c keeps"), ({"b", "c"}, "2 of 5 keep"), (set(), "0 of 5 keep")]
 )
 def test_the_title_of_the_reach_says_who_keeps_its_loss(flat, said):
-    losses = {name: [1.5, 1.52] if name in flat else [1.5, 2.0] for name in "abcd"}
+    losses = {name: [1.5, 1.52] if name in flat else [1.5, 2.0] for name in "abcde"}
     figure = figures.reach_curves([32, 128], losses, 32)
     assert said in figure.texts[0].get_text()
     drawn_losses = [line.get_ydata() for line in figure.axes[0].lines if len(line.get_xdata()) == 2]
     assert list(losses.values()) == [list(each) for each in drawn_losses if list(each) != [0, 1]]
     labels = sorted(text.get_position()[1] for text in figure.axes[0].texts if text.get_text() in losses)
     assert np.diff(labels).min() > 0.02, "labels of equal ends stand apart"
+
+
+def test_the_losses_along_the_text_are_drawn_at_the_middle_of_their_tokens():
+    losses = {"unchanged": [1.5, 1.2, 2.0, 2.4], "larger base": [1.5, 1.3, 1.4, 1.3]}
+    figure = figures.losses_along_the_text(losses, 16, 32)
+    assert "Given 2 times the trained length" in figure.texts[0].get_text()
+    assert figure.texts[0].get_text().endswith("the loss at the end is lowest with: larger base")
+    curves = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 4]
+    assert [list(line.get_ydata()) for line in curves] == list(losses.values())
+    assert list(curves[0].get_xdata()) == [8, 24, 40, 56]

@@ -1,8 +1,11 @@
 """Chapter 5: what a Transformer knows about order, and how each position encoding does on longer texts."""
 
+import math
 import statistics
+from dataclasses import replace
 from functools import cache, partial
 from itertools import permutations, repeat
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -328,7 +331,7 @@ def near_and_far() -> Measurement:
 
 # ----------------------------------------------------------------------------------------------------- longer sequences
 TRAINED, LENGTHS, JUDGED = 32, (32, 64, 96, 128), 16  # all in tokens
-SCHEMES = ("sinusoidal", "learned", "rope", "alibi")
+SCHEMES = ("sinusoidal", "learned", "rope", "alibi", "none")
 STEPS, STORIES = 250, 4000
 RATES = (0.01, 0.02, 0.04)
 
@@ -476,27 +479,26 @@ def relative_reach_verdict(rope: list[float], alibi: list[float]) -> str:
         place="Introduction",
         quote="RPE helps mitigate performance degradation when dealing with sequences of unseen lengths.",
     ),
-    control=f"sinusoids; and the loss on the same {JUDGED} words with no more text than in training; each at its best "
-    "rate",
+    control=f"sinusoids; no positions; and the loss on the same {JUDGED} words with no more text than in training; "
+    "each at its best rate",
     verdict=relative_reach_verdict,
     seeds=SEEDS,
 )
 def relative_reach(size: Size) -> Measurement:
-    grown = {
-        scheme: {times: growth(scheme, times, size) for times in (2, 4)} for scheme in ("rope", "alibi", "sinusoidal")
-    }
+    compared = {"rope": "RoPE", "alibi": "ALiBi", "sinusoidal": "sinusoids", "none": "no positions"}
+    grown = {scheme: {times: growth(scheme, times, size) for times in (2, 4)} for scheme in compared}
     less = {
         scheme: [min(map(float.__sub__, grown["sinusoidal"][times], grown[scheme][times])) for times in (2, 4)]
         for scheme in ("rope", "alibi")
     }
     changes = [[f"{statistics.fmean(each[times]):+.1f}" for times in (2, 4)] for each in grown.values()]
-    rope, alibi, sinusoids = (at_four for _, at_four in changes)
+    rope, alibi, sinusoids, none = (at_four for _, at_four in changes)
     return Measurement(
-        measured=f"at four times the trained length the loss changes by {rope} nats with RoPE, by {alibi} with ALiBi "
-        f"and by {sinusoids} with sinusoids",
+        measured=f"at four times the trained length the loss changes by {rope} nats with RoPE, by {alibi} with "
+        f"ALiBi, by {sinusoids} with sinusoids and by {none} without positions",
         rows=(
             ("change of the loss in nats", *(f"{times * TRAINED} tokens" for times in (2, 4))),
-            *((name, *each) for name, each in zip(("RoPE", "ALiBi", "sinusoids"), changes)),
+            *((name, *each) for name, each in zip(compared.values(), changes)),
         ),
         values=grown["rope"][4],
         figures=less,
@@ -539,4 +541,138 @@ def learned_equal(size: Size) -> Measurement:
         figures={"differences": differences},
         because="The 250 steps are too few: a table has to be learned first. With four times the steps the two "
         "differ by less than 0.05 nats; the authors trained far longer.",
+    )
+
+
+# ------------------------------------------------------------------------------------------------------ RoPE, stretched
+FINE_TUNING = 25  # steps on longer texts, a tenth of those of the training
+GENTLE_RATES = (0.003, 0.01, 0.03)
+METHODS: dict[str, tuple[Any, ...]] = {  # method -> its settings; the best one is found with the first seed
+    "unchanged": (None,),
+    "interpolated positions": (None,),
+    "larger base": (1, 2, 4),  # factors of the scale: according to Peng et al. it has to be larger than expected
+    # rotations in TRAINED tokens at the ends of the ramp: for LLaMA in the paper, in Llama 3.1, and two below them
+    "YaRN": ((1.0, 32.0), (1.0, 4.0), (0.25, 1.0), (0.0625, 0.25)),
+}
+
+
+def stretched(model: DecoderOnly, method: str, times: int, setting: Any = None) -> DecoderOnly:
+    """Return a copy of a model with RoPE, changed by a method for texts of `times` the trained length.
+
+    interpolated positions: every pair rotates `times` as slowly (Chen et al. 2023).
+    larger base: each pair is slowed more than the one before it; the first keeps its speed ("NTK-aware").
+    YaRN: only the slow pairs are slowed, and scores are multiplied by (0.1 ln times + 1)² (Peng et al. 2023, § 3.4).
+    """
+    config, D = model.config, model.config.d_head
+    if method == "interpolated positions":  # no pair makes TRAINED rotations in TRAINED tokens, so all are slow
+        config = replace(config, rope_scaling=(times, TRAINED, TRAINED + 1, TRAINED))
+    elif method == "larger base":
+        config = replace(config, rope_theta=config.rope_theta * (setting * times) ** (D / (D - 2)))
+    elif method == "YaRN":
+        config = replace(config, rope_scaling=(times, *setting, TRAINED))
+    copy = DecoderOnly(config)
+    copy.load_state_dict(model.state_dict())
+    if method == "YaRN":
+        with torch.no_grad():
+            for name, parameter in copy.named_parameters():
+                if ".q_proj." in name:
+                    parameter.mul_((0.1 * math.log(times) + 1) ** 2)
+    return copy
+
+
+def best_setting(method: str, times: int, rate: float, size: Size = USUAL) -> Any:
+    """Return the setting with the lowest loss at `times` the trained length, for the first seed."""
+    model = _reader("rope", SEEDS[0], rate, size)
+    return min(METHODS[method], key=lambda setting: _judge(stretched(model, method, times, setting), times * TRAINED))
+
+
+def loss_by_position(method: str, seed: int, every: int = 8) -> list[float]:
+    """Return the loss (nats per token) of the longest texts, averaged over each `every` positions."""
+    times, rate = LENGTHS[-1] // TRAINED, RATES[1]
+    model = _reader("rope", seed, rate, USUAL)
+    windows = _texts()[1]
+    with evaluating(changed := stretched(model, method, times, best_setting(method, times, rate))):
+        logits = changed(windows[:, :-1])  # (windows, T, V)
+    losses = F.cross_entropy(logits.transpose(1, 2), windows[:, 1:], reduction="none")  # (windows, T)
+    return losses.mean(dim=0).unflatten(0, (-1, every)).mean(dim=1).tolist()
+
+
+@cache
+def best_stretch(method: str, times: int, size: Size = USUAL) -> tuple[list[float], Best]:
+    """Return the loss of each seed at `times` the trained length, and the same after a short fine-tuning there."""
+    rate, length = best_reader("rope", size).rate, times * TRAINED
+    setting = best_setting(method, times, rate, size)
+
+    def changed(seed: int) -> DecoderOnly:
+        return stretched(_reader("rope", seed, rate, size), method, times, setting)
+
+    def tuned(peak: float, seed: int) -> float:
+        model = changed(seed)
+        batches = Batches(_texts()[0], 8, length, torch.Generator().manual_seed(seed))
+        train(model, batches, size.steps(FINE_TUNING), peak=peak, warmup=5, progress=False)
+        return _judge(model, length)
+
+    return [_judge(changed(seed), length) for seed in SEEDS], at_best_rate(tuned, GENTLE_RATES, SEEDS)
+
+
+BETTER = 0.01  # nats: a smaller difference does not count as better
+
+
+def yarn_verdict(read: list[float], tuned: list[float]) -> str:
+    """Look at how much lower the loss is with YaRN than with the best of the other three methods, in nats.
+
+    read, tuned: the smallest over the seeds, without and with fine-tuning, each at 2 and at 4 times the trained length
+
+    confirmed: by 0.01 or more in all four cases
+    depends: by that much only in some of them
+    not at this size: in none; a small model cannot refute what larger ones showed
+    """
+    better = [each >= BETTER for each in (*read, *tuned)]
+    return "confirmed" if all(better) else "depends" if any(better) else "not at this size"
+
+
+@experiment(
+    "positions.yarn",
+    claim="The YaRN method combines all our findings and surpasses all previous methods in both fine-tuned and "
+    "non-fine-tuned scenarios.",
+    source=Source(
+        "Peng et al. 2023",
+        "YaRN: Efficient Context Window Extension of Large Language Models",
+        "https://arxiv.org/abs/2309.00071",
+        place="§ 3.4",
+        quote="The YaRN method combines all our findings and surpasses all previous methods in both fine-tuned and "
+        "non-fine-tuned scenarios.",
+    ),
+    control="the same models unchanged, with interpolated positions, and with a larger base (“NTK-aware”); each at its "
+    f"best setting and rate; fine-tuning takes a tenth of the steps; the loss on the last {JUDGED} words",
+    verdict=yarn_verdict,
+    seeds=SEEDS,
+)
+def yarn(size: Size) -> Measurement:
+    found = {(method, times): best_stretch(method, times, size) for method in METHODS for times in (2, 4)}
+    read = {case: losses for case, (losses, _) in found.items()}
+    tuned = {case: list(best.losses) for case, (_, best) in found.items()}
+
+    def lower(losses: dict[tuple[str, int], list[float]], times: int) -> list[float]:
+        *others, of_yarn = (losses[method, times] for method in METHODS)
+        return [min(each) - ours for *each, ours in zip(*others, of_yarn)]
+
+    def shown(losses: dict[tuple[str, int], list[float]], method: str, times: int) -> str:
+        return f"{statistics.fmean(losses[method, times]):.2f}"
+
+    unchanged, interpolated, larger, ours = (shown(read, method, 4) for method in METHODS)
+    return Measurement(
+        measured=f"trained on {TRAINED} tokens and given {4 * TRAINED}, the loss is {ours} nats with YaRN, {larger} "
+        f"with a larger base, {interpolated} with interpolated positions and {unchanged} unchanged",
+        rows=(
+            ("loss in nats", *(f"{times * TRAINED}{kind}" for kind in ("", ", tuned") for times in (2, 4))),
+            *((m, *(shown(losses, m, times) for losses in (read, tuned) for times in (2, 4))) for m in METHODS),
+        ),
+        values=lower(read, 4),
+        figures={
+            "read": [min(lower(read, times)) for times in (2, 4)],
+            "tuned": [min(lower(tuned, times)) for times in (2, 4)],
+        },
+        because="In this small model a larger base does at least as well, with and without fine-tuning. With 64 tokens "
+        "the unchanged model loses hardly anything, so no method can do much better.",
     )

@@ -372,23 +372,42 @@ class Eyesight(Drawing):
 # -------------------------------------------------------------------------------------------------------- longer texts
 def reach_curves(lengths: Sequence[int], losses: Mapping[str, Sequence[float]], trained: int) -> Figure:
     """Draw the loss over the length of the text, one line for each position encoding; the trained length is marked."""
+    figure, axes = _losses_over(lengths, losses, trained, "trained on this length")
+    axes.set(xlim=(lengths[0] * 0.8, lengths[-1] * 1.2), xticks=lengths)
+    axes.set(xlabel="tokens of text that the model is given", ylabel="loss on the same last words (nats)")
+    holding = [name for name, values in losses.items() if max(values) - values[0] < 0.15]
+    told = f"only {holding[0]} keeps" if len(holding) == 1 else f"{len(holding)} of {len(losses)} keep"
+    headline(figure).set_text(f"Trained on {trained} tokens, {told} its loss on four times the length")
+    return figure
+
+
+def losses_along_the_text(losses: Mapping[str, Sequence[float]], every: int, trained: int) -> Figure:
+    """Draw the loss along the text, averaged over each `every` tokens, one line for each way to change RoPE."""
+    middles = [every * (i + 0.5) for i in range(len(next(iter(losses.values()))))]
+    figure, axes = _losses_over(middles, losses, trained, "end of the trained length")
+    axes.set(xlim=(0, middles[-1] * 1.3), xticks=range(0, round(middles[-1]) + every, trained))
+    axes.set(xlabel="position in the text (tokens)", ylabel="loss (nats)")
+    best, times = min(losses, key=lambda name: losses[name][-1]), round(middles[-1] + every / 2) // trained
+    headline(figure).set_text(f"Given {times} times the trained length, the loss at the end is lowest with: {best}")
+    return figure
+
+
+def _losses_over(
+    x: Sequence[float], losses: Mapping[str, Sequence[float]], trained: int, mark: str
+) -> tuple[Figure, Axes]:
+    """Draw named lines over the same x, with their names at the right ends; a dotted line marks the trained length."""
     figure, axes = new_figure(WIDE, 4.2)
     axes.axvline(trained, color=GREY, linestyle=":")
-    markers = zip(losses.items(), (ORANGE, GREY, BLUE, GREEN), "os^D")
     ends = []
-    for (name, values), color, marker in markers:
-        axes.plot(lengths, values, color=color, marker=marker, markersize=8)
+    for (name, values), color, marker in zip(losses.items(), (ORANGE, GREY, BLUE, GREEN, PURPLE), "os^Dv"):
+        axes.plot(x, values, color=color, marker=marker, markersize=8)
         ends.append((values[-1], name))
     low, high = min(map(min, losses.values())), max(map(max, losses.values()))
     apart = 0.07 * (high - low)
     y = -np.inf
     for value, name in sorted(ends):  # labels that would touch are moved up
         y = max(value, y + apart)
-        axes.text(lengths[-1] * 1.02, y, name, fontsize=FONT, va="center", color=INK)
-    axes.text(trained * 1.01, high + apart, "trained on this length", fontsize=FONT - 1, color=INK, va="bottom")
-    axes.set(xlim=(lengths[0] * 0.8, lengths[-1] * 1.2), ylim=(low - 2 * apart, high + 3 * apart), xticks=lengths)
-    axes.set(xlabel="tokens of text that the model is given", ylabel="loss on the same last words (nats)")
-    holding = [name for name, values in losses.items() if max(values) - values[0] < 0.15]
-    told = f"only {holding[0]} keeps" if len(holding) == 1 else f"{len(holding)} of {len(losses)} keep"
-    headline(figure).set_text(f"Trained on {trained} tokens, {told} its loss on four times the length")
-    return figure
+        axes.text(x[-1] * 1.02, y, name, fontsize=FONT, va="center", color=INK)
+    axes.text(trained * 1.01, high + apart, mark, fontsize=FONT - 1, color=INK, va="bottom")
+    axes.set(ylim=(low - 2 * apart, high + 3 * apart))
+    return figure, axes
