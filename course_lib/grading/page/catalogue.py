@@ -158,7 +158,7 @@ class Exercises(MutableMapping[str, Exercise]):
             entry = self.entries[exercise_id]
             slug, _, name = exercise_id.partition(".")
             home = self._homes[exercise_id]
-            called = entry.kind in ("code", "experiment")
+            called = entry.kind in ("code", "experiment", "file")
             self._read[exercise_id] = exercise_of(
                 home.text(f"{slug}/{name}.md"),
                 str(self.path(exercise_id)),
