@@ -112,7 +112,7 @@ IDS = {  # chapter: the exercises it must have, with their kinds; it may have mo
         "number": ["best_of_n"],
         "experiment": ["frontier"],
     },
-    "your_gpt": {"code": ["parts", "parity", "loss", "writes"], "number": ["bill"]},
+    "your_gpt": {"code": ["parts", "parity", "loss", "writes"], "number": ["bill"], "file": ["file"]},
 }
 
 BUILT = [chapter for chapter in IDS if any((ROOT / f"course_lib/chapters/{chapter}/exercises").glob("*.md"))]
@@ -198,7 +198,7 @@ def test_enough_hints_and_misconceptions_to_learn_from(exercise):
     assert len(exercise.hints) >= 3
     assert len(set(exercise.hints)) == len(exercise.hints)
     assert exercise.why
-    least = {"code": 4, "experiment": 4, "number": 2, "shapes": 2, "choice": 0, "reflect": 0}[exercise.kind]
+    least = {"code": 4, "experiment": 4, "file": 4, "number": 2, "shapes": 2, "choice": 0, "reflect": 0}[exercise.kind]
     assert len(exercise.misconceptions) >= least
     if exercise.kind == "choice":
         assert len({option.why for option in exercise.options}) == len(exercise.options) >= 3

@@ -4,6 +4,9 @@ A fault: its stage, an old and a new text, the tensor in which it first shows, t
 and words of the message: the name of the mistake, or what to look at.
 """
 
+from pathlib import Path
+
+FILLED = (Path(__file__).parent / "filled_my_gpt.py").read_text(encoding="utf-8")
 LOOKUP = "P.lookup(self.weight, ids)"
 ROWS = "self.weight[: x.shape[1]]"
 NORM = "P.norm(x, self.weight, self.bias, self.eps)"
