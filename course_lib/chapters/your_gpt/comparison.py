@@ -68,7 +68,7 @@ def cases(stage: str, config: TransformerConfig, seed: int) -> list[Compared]:
 
 
 def alone(case: Compared) -> Compared:
-    """Return the comparison with stand-ins for the other stages."""
+    """Return the comparison with other functions in place of the other stages."""
     return replace(case, alone=True)
 
 
@@ -209,7 +209,7 @@ LOOK = {  # stage -> what to look at, if the mistake is none of the known ones
     "Attention": "Compare the steps in order: projections, heads, scores, scale, mask, softmax, sum of values, merge.",
     "FeedForward": "Compare the steps in order: up_proj with its bias, GELU, down_proj with its bias.",
     "Block": "Each branch reads the normalized stream, and its output is added to the stream itself.",
-    "MyGPT": "Every stage is right alone: look at the order in which your `forward` and your constructor use them.",
+    "MyGPT": "The other stages are right: look at the order in which your `forward` and your constructor use them.",
     "training_step": "Compare the steps in order: old gradients to zero, loss, backward, clipping to norm 1, update.",
     "write": "Compare what the model reads, the position of the logits that you use, and how you append the token.",
 }

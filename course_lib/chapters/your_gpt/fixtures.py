@@ -64,7 +64,7 @@ PROJECTIONS = ("q_proj", "k_proj", "v_proj")
 def a_stage(stage: str, config: dict, weights: dict, given: dict, alone: bool) -> SimpleNamespace:
     """A stage of my_gpt.py with the weights and inputs of one comparison.
 
-    alone: whether the stage gets stand-ins for the other stages, so that their mistakes do not show in it.
+    alone: whether other functions replace the other stages, so that their mistakes do not show in this one.
     """
     return SimpleNamespace(stage=stage, config=config, weights=weights, given=given, alone=alone)
 
@@ -147,7 +147,7 @@ def take_weights(model: nn.Module, weights: Mapping[str, Tensor], parts: tuple[s
             own[name].copy_(weight)
     for name, weight in given.items():
         if name in own and not torch.equal(own[name], weight):
-            raise ValueError(f"your weight `{name}` is shared with another layer: each layer has weights of its own")
+            raise ValueError(f"your weight `{name}` is shared with another layer: each layer has its own weights")
     if extra := [name for name in own if name.startswith(parts) and name not in given]:
         raise ValueError(f"your model has a weight `{extra[0]}`, which the library's model does not have")
 
@@ -248,7 +248,7 @@ def _stand_in(block: nn.Module) -> None:
 
 
 def _complete(names: Mapping[str, Any], case: SimpleNamespace) -> dict:
-    """Compute the logits and the losses of a complete model, and say whether it has one table for both of its uses."""
+    """Compute the logits and the losses of a complete model, and say whether it has one table for its two uses."""
     given = case.given
     model = _built(names, case, ("token_embedding.", "output.") if case.alone else ("",))
     if case.alone:

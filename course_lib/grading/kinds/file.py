@@ -22,9 +22,9 @@ class File(Code):
     Fields:
         file: the name under which learners hand it in; the answer's name is a class in it.
         functions: names in the file that count as well, in addition to the class and what it uses.
-    A case has one argument, with the name of its stage first and, last, whether it tests this stage alone, with
-    stand-ins for the others. These cases decide only if an earlier stage is wrong: the mistake of one stage then costs
-    no points in another.
+    A case has one argument. Its data begin with the name of the stage, and end with whether the case tests only this
+    stage, with other functions in place of the others. These cases decide only if an earlier stage is wrong: the
+    mistake of one stage then costs no points in another.
     """
 
     kind = "file"
