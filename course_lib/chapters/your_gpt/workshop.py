@@ -40,7 +40,7 @@ try:
 except ImportError:  # the exercises are hidden where a class is graded, and no record of a learner is there
 
     def mine(exercise_id: str = "") -> Any:
-        """Raise a ValueError: no answer is kept here."""
+        """Find no answer: none is kept here. Errors: ValueError for every id."""
         raise ValueError(f"no answer to {exercise_id!r} is kept here")
 
 

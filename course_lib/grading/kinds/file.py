@@ -119,7 +119,7 @@ class HandedIn:
         self.handed_in = handed_in
 
     def __call__(self, *args: Any) -> None:
-        """Raise a TypeError: a file is not called."""
+        """Refuse: a file is not called. Errors: TypeError in every case."""
         raise TypeError("this is a file, which cannot be called")
 
 
