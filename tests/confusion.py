@@ -27,6 +27,7 @@ SLOW = {  # half a second or more for each answer and seed, in training or build
     "training.get_batch",
     "training.overfit",
     "training.scaling_law",
+    "your_gpt.file",
 }
 
 

@@ -113,7 +113,7 @@ IDS = {  # chapter: the exercises it must have, with their kinds; it may have mo
         "experiment": ["frontier"],
     },
     "claims": {"choice": ["audit_1", "audit_2", "audit_3", "audit_4", "audit_5"]},
-    "your_gpt": {"code": ["parts", "parity", "loss", "writes"], "number": ["bill"]},
+    "your_gpt": {"code": ["parts", "parity", "loss", "writes"], "number": ["bill"], "file": ["file"]},
 }
 
 BUILT = [chapter for chapter in IDS if any((ROOT / f"course_lib/chapters/{chapter}/exercises").glob("*.md"))]
@@ -185,7 +185,7 @@ def test_the_catalogue_holds_every_exercise_of_the_chapter(chapter):
 
 
 def test_every_page_belongs_to_a_chapter_of_which_exercises_are_asked_for():
-    assert sum(len(names) for kinds in IDS.values() for names in kinds.values()) == 118
+    assert sum(len(names) for kinds in IDS.values() for names in kinds.values()) == 119
     assert {exercise.id.partition(".")[0] for exercise in ALL} == set(BUILT)
 
 
@@ -199,7 +199,7 @@ def test_enough_hints_and_misconceptions_to_learn_from(exercise):
     assert len(exercise.hints) >= 3
     assert len(set(exercise.hints)) == len(exercise.hints)
     assert exercise.why
-    least = {"code": 4, "experiment": 4, "number": 2, "shapes": 2, "choice": 0, "reflect": 0}[exercise.kind]
+    least = {"code": 4, "experiment": 4, "file": 4, "number": 2, "shapes": 2, "choice": 0, "reflect": 0}[exercise.kind]
     assert len(exercise.misconceptions) >= least
     if exercise.kind == "choice":
         assert len({option.why for option in exercise.options}) == len(exercise.options) >= 3

@@ -2,22 +2,28 @@
 
 import math
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 from torch import nn
 
 from course_lib.chapters.your_gpt import records, workshop
+from course_lib.chapters.your_gpt.comparison import cases
 from course_lib.chapters.your_gpt.figures import ladder_with_yours, letters_curve
+from course_lib.chapters.your_gpt.fixtures import opened
 from course_lib.chapters.your_gpt.workshop import (
     SKELETON,
     SMALL,
     STAGES,
+    Parity,
     Parts,
     begin,
+    difference_at,
     from_library,
     learn,
     load,
+    of_the_library,
     parity,
     still_lent,
     tensors_after_a_fault,
@@ -25,26 +31,15 @@ from course_lib.chapters.your_gpt.workshop import (
 )
 from course_lib.config import TransformerConfig
 from course_lib.gpt import DecoderOnly
+from course_lib.grading import EXERCISES
 from course_lib.ladder import rungs
 from course_lib.ladder.rungs import Height
 from course_lib.pretrained import from_hf_state_dict
 from course_lib.tinytown import Batches
 from course_lib.training import TrainingDiverged, learning_rate
+from tests.your_gpt_faults import FAULTS, RIGHT, with_fault, written_otherwise
 
 FILLED = Path(__file__).parent / "filled_my_gpt.py"
-
-# Stage -> (what stands in the filled file, what a learner might write instead, the tensor where it first shows).
-FAULTS = {
-    "Embedding": ("P.lookup(self.weight, ids)", "P.lookup(self.weight, ids) * 1.001", "token_embedding"),
-    "Positions": ("self.weight[: x.shape[1]]", "self.weight[0]", "positions"),
-    "Norm": ("self.weight, self.bias, self.eps)", "self.weight, 0 * self.bias, self.eps)", "blocks.0.norm1"),
-    "Attention": ("P.mask(x.shape[1])", "P.mask(x.shape[1]).T", "blocks.0.attention"),
-    "FeedForward": ('down.bias, "gelu"', 'down.bias, "relu"', "blocks.0.feed_forward"),
-    "Block": ("P.block(x, self.attention", "P.block(0 * x, self.attention", "blocks.0"),
-    "MyGPT": ("self.output(self.final_norm(x))", "self.output(x)", "logits"),
-    "training_step": ("optimizer, 1.0)", "optimizer, 0.5)", "loss of step 2"),
-    "write": ("[:, -1]  # (B, V)", "[:, 0]  # (B, V)", "ids"),
-}
 
 
 @pytest.fixture
@@ -93,48 +88,106 @@ def test_a_file_that_is_there_is_never_written_over(tmp_path):
     assert begin(tmp_path).read_text(encoding="utf-8") == "mine"
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_planted_fault_is_named_where_it_stands(stage, filled, tmp_path):
-    right, wrong, name = FAULTS[stage]
-    assert filled.count(right) == 1
-    found = parity(saved(tmp_path, filled.replace(right, wrong)))
-    assert (found.first.stage, found.first.name) == (stage, name)
+# ------------------------------------------------------------------------------------------------------ planted faults
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found_at_its_stage_and_by_name(name, filled, tmp_path):
+    stage, _, _, tensor, where, words = FAULTS[name]
+    my_gpt = saved(tmp_path, with_fault(filled, name))
+    found = difference_at(stage, my_gpt)
+    assert (found.stage, found.name) == (stage, tensor)
+    assert where in found.where
+    assert words in str(found)
+    assert f"{stage}: `{tensor}` at {found.where}" in repr(Parity({}, (), found))
+
+
+@pytest.mark.parametrize("name", [next(each for each in FAULTS if FAULTS[each][0] == stage) for stage in STAGES])
+def test_the_stages_before_a_fault_are_equal_and_it_is_the_first_difference(name, filled, tmp_path):
+    stage = FAULTS[name][0]
+    found = parity(saved(tmp_path, with_fault(filled, name)))
+    assert found.first.stage == stage
     assert tuple(found.equal) == STAGES[: STAGES.index(stage)]
-    assert f"`{name}`" in repr(found)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "stage"),
-    [
-        ("self.weight[: x.shape[1]]", "self.weight[-x.shape[1] :]", "Positions"),
-        ("optimizer, 1.0)", "optimizer, 1e9)", "training_step"),
-        ("optimizer, 1.0)", "optimizer, 5.0)", "training_step"),
-    ],
-    ids=["the last positions", "no clipping", "clipping at 5"],
-)
-def test_a_fault_that_shows_only_in_short_texts_or_long_gradients_is_found(right, wrong, stage, filled, tmp_path):
-    assert filled.count(right) == 1
-    assert parity(saved(tmp_path, filled.replace(right, wrong))).first.stage == stage
+@pytest.mark.proof
+@pytest.mark.parametrize("name", FAULTS)
+def test_no_fault_shows_before_its_stage(name, filled, tmp_path):
+    assert parity(saved(tmp_path, with_fault(filled, name))).first.stage == FAULTS[name][0]
+
+
+def test_there_are_faults_for_every_stage_and_dozens_of_them():
+    assert {fault[0] for fault in FAULTS.values()} == set(STAGES)
+    assert len(FAULTS) >= 40
+    assert len(RIGHT) >= 10
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_file_that_is_written_otherwise_is_equal(name, filled, tmp_path):
+    my_gpt = saved(tmp_path, written_otherwise(filled, name))
+    found = parity(my_gpt)
+    assert found.first is None
+    ids = torch.randint(SMALL.vocab_size, (2, 5))
+    own = from_library(my_gpt, DecoderOnly(SMALL))
+    torch.testing.assert_close(to_library(own)(ids), own(ids))
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("mistake", EXERCISES["your_gpt.file"].misconceptions, ids=lambda mistake: mistake.name)
+def test_every_mistake_of_the_exercise_is_named_by_parity(mistake):
+    (stage,) = mistake.changes
+    for wrong in mistake.variants:
+        my_gpt = ModuleType("my_gpt")
+        vars(my_gpt).update(opened(wrong))
+        found = difference_at(stage, my_gpt)
+        assert found.mistake == mistake.name
+
+
+def test_gradients_are_compared_above_and_below_the_norm_to_which_they_are_clipped():
+    norms = {}
+    for case in cases("training_step", SMALL, 17):
+        model = DecoderOnly(TransformerConfig(**case.config))
+        model.load_state_dict(case.weights)
+        model(*case.given["batches"][0])[1].backward()
+        norms[case.where.partition(",")[0]] = nn.utils.clip_grad_norm_(model.parameters(), 1e9).item()
+    assert norms["a gradient below norm 1"] < 0.5
+    assert norms["a gradient far above norm 1"] > 10
+
+
+def test_stages_are_compared_at_three_lengths_in_one_row_and_in_four():
+    for stage in STAGES[:7]:
+        shapes = set()
+        for case in cases(stage, SMALL, 17):
+            shapes |= {tuple(tensor.shape[:2]) for tensor in case.given.values()}
+        assert shapes == {(B, T) for B in (1, 4) for T in (1, 3, SMALL.max_seq_len)}
 
 
 def test_what_is_written_is_compared_with_the_librarys_model_and_not_with_yours(monkeypatch, filled, tmp_path):
     my_gpt, models = saved(tmp_path, filled), []
     loop = workshop._write
 
-    def watched(model, *args):
+    def watched(model, *args, **options):
         models.append(type(model))
-        return loop(model, *args)
+        return loop(model, *args, **options)
 
     monkeypatch.setattr(workshop, "_write", watched)
-    assert parity(my_gpt).first is None
-    assert models == [DecoderOnly]
+    of_the_library.cache_clear()
+    assert difference_at("write", my_gpt) is None
+    of_the_library.cache_clear()
+    assert set(models) == {DecoderOnly}
 
 
 def test_nan_and_a_wrong_shape_are_differences(filled, tmp_path):
-    right, _, _ = FAULTS["Embedding"]
+    right = "P.lookup(self.weight, ids)"
     assert parity(saved(tmp_path, filled.replace(right, f"{right} * float('nan')"))).first.stage == "Embedding"
-    assert "shape" in parity(saved(tmp_path, filled.replace(right, f"{right}[:1]"))).first.why
+    assert "shape" in parity(saved(tmp_path, filled.replace(right, f"{right}[:1, :1]"))).first.why
     assert "NameError" in parity(saved(tmp_path, filled.replace(right, "no_such_name"))).first.why
+
+
+def test_begin_says_what_to_do_only_while_something_is_lent(filled, tmp_path, capsys):
+    begin(tmp_path)
+    assert "replace each `return lent(…)`" in capsys.readouterr().out
+    (tmp_path / "my_gpt.py").write_text(filled, encoding="utf-8")
+    begin(tmp_path)
+    assert capsys.readouterr().out == "my_gpt.py is here: nothing in it is lent\n"
 
 
 def test_a_lent_part_is_named_and_yours_is_used(monkeypatch):
@@ -212,7 +265,7 @@ def test_a_file_that_is_missing_or_lacks_a_stage_says_what_to_do(tmp_path):
     with pytest.raises(ValueError, match="begin"):
         load(tmp_path / "my_gpt.py")
     (tmp_path / "my_gpt.py").write_text("x = 1", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"Embedding.*write: copy it"):
+    with pytest.raises(ValueError, match=r"MyGPT.*write: copy it"):
         load(tmp_path / "my_gpt.py")
 
 
@@ -288,8 +341,7 @@ def test_letters_are_counted_and_no_count_is_zero():
 
 
 def test_a_file_that_is_not_equal_is_refused_before_it_is_trained(filled, tmp_path, capsys):
-    right, wrong, _ = FAULTS["Norm"]
-    saved(tmp_path, filled.replace(right, wrong))
+    saved(tmp_path, with_fault(filled, "no bias in the norm"))
     for path, said in ((tmp_path / "my_gpt.py", "The first difference is in Norm"), (tmp_path / "other.py", "begin()")):
         with pytest.raises(SystemExit):
             records.main([str(path)])

@@ -41,7 +41,7 @@ def mine(exercise_id: str = LEFT_OUT) -> Any:
     exercise = asked("mine", exercise_id)
     if isinstance(exercise, Result):
         raise (UnknownId if isinstance(exercise_id, str) else NoId)(exercise.sentences[0])
-    if exercise.kind in ("number", "shapes", "choice"):
+    if exercise.kind in ("number", "shapes", "choice", "file"):
         raise NothingKept(
             f"{exercise.id} does not ask for a function: mine returns only functions, classes and reflections."
         )

@@ -14,7 +14,7 @@ from course_lib.grading.judge.call import RESTART, Outcome, is_the_librarys, rea
 from course_lib.grading.judge.limits import Interrupted, inside_an_answer, undisturbed
 from course_lib.grading.judge.seeds import PUBLIC_SEED
 from course_lib.grading.judge.trials import Trial, summed_up
-from course_lib.grading.kinds import Choice, Code, Exercise, Reflection
+from course_lib.grading.kinds import Choice, Code, Exercise, File, Reflection
 from course_lib.grading.lookup import LEFT_OUT, asked
 from course_lib.grading.page.catalogue import get
 from course_lib.grading.result import Hint, Result, show_below
@@ -49,7 +49,7 @@ def check(exercise_id: str = LEFT_OUT, answer: Any = LEFT_OUT) -> Result:
         result = learner_progress.in_turn(exercise.asked(value), value, result)
     learner_progress.keep(result)
     closing = ""
-    if result.status == "passed" and isinstance(exercise, Code):
+    if result.status == "passed" and isinstance(exercise, Code) and not isinstance(exercise, File):
         closing = keep_answer(exercise.id, answer)
     elif isinstance(exercise, Reflection):
         closing = learner_progress.keep_text(exercise, read(answer, exercise.time_limit).value, result)
@@ -110,6 +110,7 @@ def grade(exercise_id: str, answer: Any, seed: int) -> Result:
     if is_the_librarys(answer):
         sentence = f"This is the library's own `{answer.__name__}`, but the exercise asks for yours."
         return exercise.verdict("unanswered", [sentence, "You may use what you have read there."])
+    answer = exercise.taken(answer)
     trials = ready_trials(exercise, seed)
     with _one_at_a_time, undisturbed():
         outcomes = run(answer, [trial.call for trial in trials], exercise.time_limit)

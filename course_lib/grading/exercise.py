@@ -101,6 +101,11 @@ class Misconception:
     def variants(self) -> list:
         return [self.wrong, *self.also]
 
+    @property
+    def changes(self) -> set[str]:
+        """Return the names of the definitions that the mistake changes; a page's mistakes know them."""
+        return set()
+
 
 @dataclass(frozen=True)
 class Option:

@@ -29,6 +29,7 @@ class Reference:
         namespace: returns the module's namespace, which is created on first use.
         name, parameters: of the answer, as written in the signature.
         is_class: whether the answer is a class.
+        also: names of definitions that belong to the answer, although it does not use them.
     """
 
     source: str
@@ -36,13 +37,14 @@ class Reference:
     name: str
     parameters: str
     is_class: bool
+    also: tuple[str, ...] = ()
 
     @cached_property
     def text(self) -> str:
         """Return the source of the answer and of all helpers that it uses, with comments and docstrings blanked."""
         tree, lines = ast.parse(self.source), bare(self.source).splitlines()
         definitions = {node.name: node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-        used, waiting = set(), [self.name]
+        used, waiting = set(), [self.name, *self.also]
         while waiting:
             name = waiting.pop()
             if name in definitions and name not in used:
@@ -103,6 +105,14 @@ class Changed:
     def require_sound(self, reference: Reference) -> None:
         """Raise a FormError unless the change fits and the result is valid Python."""
         _require_python(self.text(reference))
+
+    def changes(self, reference: Reference) -> set[str]:
+        """Return the names of the definitions in which the changed source differs."""
+        before, after = (
+            {node.name: ast.dump(node) for node in ast.parse(text).body if hasattr(node, "name")}
+            for text in (reference.text, self.text(reference))
+        )
+        return {name for name in before if before[name] != after.get(name)}
 
     def made(self, reference: Reference) -> Any:
         """Return the changed function or class."""
@@ -292,6 +302,12 @@ class WrittenMistake:
     @cached_property
     def variants(self) -> list:
         return [self._made(form) for form in self.forms]
+
+    @cached_property
+    def changes(self) -> set[str]:
+        """Return the names of the definitions of the reference that this mistake changes, if it changes any."""
+        changed = (form.changes(self.reference) for form in self.forms if isinstance(form, Changed) and self.reference)
+        return set().union(*changed)
 
     def _made(self, form: Change | Lines | Along | Expression | Definition | Value) -> Any:
         if isinstance(form, Value):

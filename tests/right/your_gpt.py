@@ -5,6 +5,9 @@ import math
 
 import numpy as np
 
+from course_lib.chapters.your_gpt.fixtures import opened
+from tests.your_gpt_faults import FILLED, written_otherwise
+
 
 def gather_in_two_passes(mine, exercises, library):
     own = {}
@@ -73,4 +76,5 @@ RIGHT = {
     "your_gpt.parity": [difference_in_numpy, difference_by_next],
     "your_gpt.loss": [above_by_loop, above_by_two_means],
     "your_gpt.writes": [judged_in_numpy, judged_by_loop],
+    "your_gpt.file": [opened(FILLED)["MyGPT"], opened(written_otherwise(FILLED, "einsum"))["MyGPT"]],
 }

@@ -8,6 +8,20 @@ import statistics
 import numpy as np
 import torch
 
+from course_lib.chapters.your_gpt.fixtures import opened
+from tests.your_gpt_faults import FILLED, written_otherwise
+
+OTHERWISE = (
+    "one layer for q, k and v",
+    "torch's fused kernel",
+    "the mask in a buffer",
+    "no output layer, but the table itself",
+    "dropout that evaluation switches off",
+    "a training step by hand",
+    "a list of columns",
+    "multinomial",
+)
+
 # --- parts, yours or lent ---------------------------------------------------------------------------------------------
 
 
@@ -182,4 +196,5 @@ STRANGERS = {
     "your_gpt.parity": [by_allclose, by_assert_close, with_nan_as_infinity, entry_by_entry],
     "your_gpt.loss": [as_evaluation_harnesses_do, weighted_average, running_meter, by_dot_products],
     "your_gpt.writes": [with_statistics, masked_in_numpy, as_tensors, counted_once_and_weighed],
+    "your_gpt.file": [opened(written_otherwise(FILLED, name))["MyGPT"] for name in OTHERWISE],
 }

@@ -33,7 +33,8 @@ from course_lib.grading.result import Result
 MOST_ASKS = 20  # per submission
 MOST_TEXT = 10_000  # kept characters of a reflection; a longer one is cut with a note
 ABOVE_ERROR = re.compile(r"cell (\d+): " + ABOVE.format(names="((?:`\\w+`(?:, )?)+)"))
-WANTED = {each.answer_name: each.kind in ("code", "experiment") for each in EXERCISES.entries.values()}
+CALLED = ("code", "experiment", "file")
+WANTED = {each.answer_name: each.kind in CALLED for each in EXERCISES.entries.values()}
 TRIES = 3  # per submission, when workers fail
 SHORTEST = 1.0  # seconds that must remain for a second run when both runs share one time limit
 SECOND = (
@@ -81,7 +82,7 @@ def mark(
                 unfinished=submission.unfinished,
             )
             try:
-                answers.take(session, expected, seed, notebook.chapters)
+                answers.take(session, asked_of(notebook, expected), seed, notebook.chapters)
             finally:
                 session.close()
             troubles += [f"{notebook.path}: {trouble}" for trouble in session.found.troubles]
@@ -151,7 +152,7 @@ class _Answers:
 
     def needed(self, notebooks: Sequence[Notebook], expected: Sequence[Exercise]) -> list[Notebook]:
         """Return the notebooks that may answer an open exercise."""
-        return [each for each in notebooks if may_define(each, self._open(expected, each.chapters))]
+        return [each for each in notebooks if may_define(each, self._open(asked_of(each, expected), each.chapters))]
 
     def _open(self, expected: Sequence[Exercise], chapters: set[int]) -> set[str]:
         """Return the names of the answers for which a notebook of these chapters could count."""
@@ -167,6 +168,11 @@ class _Answers:
         """Fill the open exercises from another notebook's results."""
         for mine, its in ((self.own, other.own), (self.elsewhere, other.elsewhere)):
             mine |= {id: marked for id, marked in its.items() if _is_open(mine.get(id))}
+
+
+def asked_of(notebook: Notebook, expected: Sequence[Exercise]) -> Sequence[Exercise]:
+    """Return the exercises that a notebook may answer; my_gpt.py answers a single one, whatever names are in it."""
+    return [each for each in expected if notebook.answers in ("", each.id)]
 
 
 def compared(submission: Submission) -> list[list[Notebook]]:
@@ -282,7 +288,7 @@ def _graded(session: Session, exercise: Exercise, seed: int) -> Marked | None:
 def _one(session: Session, exercise: Exercise, name: str, which: int, seed: int) -> Marked:
     seconds = session.worker.quotas.exercise_timeout or exercise.time_limit
     try:
-        if exercise.kind not in ("code", "experiment"):
+        if exercise.kind not in CALLED:
             read = session.read(name, which, seconds)
             result = _judged(lambda: judge_value(exercise, read), exercise)
             return Marked(result, _text(read.value) if result.status == "written" else "")

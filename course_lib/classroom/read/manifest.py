@@ -95,7 +95,8 @@ def make_manifest(handed_in: HandedIn, expected: Iterable[int], learners: Sequen
 
 def _files(submission) -> tuple[str, ...]:
     """Return the files of a submission, each with the path of the item that contains it."""
-    inside = [*(notebook.path for notebook in submission.notebooks), *submission.files, *submission.data]
+    paths = (notebook.path for notebook in submission.notebooks)
+    inside = list(dict.fromkeys([*paths, *submission.files, *submission.data]))  # my_gpt.py is both
     if submission.unchanged:
         inside.append(f"{plural(submission.unchanged, 'unchanged notebook')} of the course, left out")
     if len(submission.handed_in) != 1:  # several items of one learner, joined: keep their original names

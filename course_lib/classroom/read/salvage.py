@@ -263,8 +263,22 @@ FORMS: dict[str, Callable[[bytes], Cells]] = {  # by file extension
 # --- Answers ----------------------------------------------------------------------------------------------------------
 
 CHAPTER_OF_ANSWER = {exercise.answer_name: exercise.chapter for exercise in EXERCISES.entries.values()}
+ANSWER_FILES = {exercise.file: exercise for exercise in EXERCISES.entries.values() if exercise.file}
 DEFINED = re.compile(r"^[ \t]*(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]*)?=(?!=)", flags=re.MULTILINE)
 LEFT_OPEN = re.compile(r"\bNotImplementedError\b|[=:][ \t]*\.\.\.")
+
+
+def exercise_of_file(name: str) -> str:
+    """Return the id of the exercise for which a file of this name is the answer, such as my_gpt.py; "" for any other.
+
+    Additions of browsers and platforms do not matter: my_gpt (1).py, ada_my_gpt.py.
+    """
+    stem, dot, kind = name.lower().rpartition(".")
+    for file, exercise in ANSWER_FILES.items():
+        wanted, _, needed = file.rpartition(".")
+        if dot and kind == needed and re.search(rf"(?:^|[^a-z]){re.escape(wanted)}$", COPY.sub("", stem)):
+            return exercise.id
+    return ""
 
 
 def cells_of_form(file: File, charge: Callable[[int], None]) -> Cells:

@@ -44,6 +44,8 @@ from course_lib.classroom.read.salvage import (
     THEIRS,
     as_notebook,
     cells_of_form,
+    cells_of_script,
+    exercise_of_file,
     merged,
     python_version,
     sides,
@@ -87,8 +89,15 @@ class Notebook:
     python: tuple[int, ...] = ()
 
     @property
+    def answers(self) -> str:
+        """Return the exercise for which the complete file is the answer, as my_gpt.py is; "" for a notebook."""
+        return exercise_of_file(self.path.rpartition("/")[2])
+
+    @property
     def chapters(self) -> set[int]:
         """Return the chapters given by the file name and the calls of `check`; without these, by the names defined."""
+        if self.answers:
+            return {EXERCISES.entries[self.answers].chapter}
         text = "\n".join(cell.source for cell in self.cells)
         ids = re.findall(r"""\bcheck\(\s*["']([\w.]+)["']""", text)
         found = chapters_in_name(self.path) | {EXERCISES.entries[each].chapter for each in ids if each in EXERCISES}
@@ -197,6 +206,8 @@ class Reading:
         """Find the files, nearest first, so that a limit only cuts off deeply nested ones."""
         # A single file is named by its chapter: its own name may contain the learner's, which is reported elsewhere.
         start: Place = (_plain_name(item.name),) if ending(item.name) == ".ipynb" else (item.name,)
+        if answered := exercise_of_file(item.name):
+            start = (EXERCISES.entries[answered].file,)
         if isinstance(item, Folder) or ending(item.name) in (".zip", *OTHER_ARCHIVES):
             start = ()
         waiting: deque[tuple[Place, Item, int]] = deque([(start, item, 0)])
@@ -276,6 +287,7 @@ class Reading:
         self._leave_out_unchanged()
         if self.salvage and not self.notebooks:
             self._read_other_forms()
+        self._read_answer_files()
         self.notebooks.sort(key=_by_path)
         homes, read = {path[:-1] for path, _ in self.notebooks}, {path for path, _ in self.notebooks}
         below = [(path, file) for path, file in self.found[".py"] if any(path[:i] in homes for i in range(len(path)))]
@@ -341,6 +353,8 @@ class Reading:
     def _read_other_forms(self) -> None:
         """Read files with answers in other formats, such as scripts and pages, if no notebook was submitted."""
         for path, file in sorted(self.forms, key=_by_path)[:MOST_NOTEBOOKS]:
+            if exercise_of_file(path[-1]):
+                continue  # these are read in any case
             try:
                 cells = [] if "course_lib" in path else cells_of_form(file, self._charge)
             except Refused as refused:
@@ -352,6 +366,21 @@ class Reading:
                 kept = tuple(cell for cell in made if self._affords(cell, troubles))
                 self.notebooks.append((path, Notebook(_shown(path), kept, _first(troubles))))
                 self.salvaged.append(f"{_shown(path)} was read as a notebook, for there is none: hand in the .ipynb")
+
+    def _read_answer_files(self) -> None:
+        """Read files that are the answer to an exercise, such as my_gpt.py, wherever they are."""
+        for path, file in sorted(self.found[".py"], key=_by_path):
+            if not exercise_of_file(path[-1]) or "course_lib" in path or len(self.notebooks) >= MOST_NOTEBOOKS:
+                continue
+            try:
+                text = file.read(LARGEST_HELPER, self._charge).decode("utf-8-sig", "replace")
+            except Refused as refused:
+                self._leave_out(path, str(refused))
+                continue
+            troubles: list[str] = []
+            cells = [Cell(i, kind, mended(source)) for i, (kind, source) in enumerate(cells_of_script(mended(text)), 1)]
+            kept = tuple(cell for cell in cells[:MOST_CELLS] if self._affords(cell, troubles))
+            self.notebooks.append((path, Notebook(_shown(path), kept, _first(troubles))))
 
     def _affords(self, cell: Cell, troubles: list[str]) -> bool:
         if len(cell.source) > self.text_left:

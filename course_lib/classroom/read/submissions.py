@@ -33,7 +33,16 @@ from course_lib.classroom.read.folders import (
 from course_lib.classroom.read.notebook_reader import read_cells, read_notebook
 from course_lib.classroom.read.platforms import COURSE_FILE, Told, downloads, told_beside
 from course_lib.classroom.read.roster import TWICE, Learner, Owner, Roster, people_of, shown_names
-from course_lib.classroom.read.salvage import ENDINGS, FORMS, MARIMO, TELLS, TEXT_NOTEBOOK, WANTED, cells_of_form
+from course_lib.classroom.read.salvage import (
+    ENDINGS,
+    FORMS,
+    MARIMO,
+    TELLS,
+    TEXT_NOTEBOOK,
+    WANTED,
+    cells_of_form,
+    exercise_of_file,
+)
 from course_lib.classroom.read.submission_reader import (
     NO_NOTEBOOK,
     Reading,
@@ -106,7 +115,11 @@ def find_handed_in(
     for place in places:
         if not os.path.lexists(place):
             raise ValueError(f"{place} is not there: name a notebook (.ipynb), a zip file or a folder of them")
-        usual = ending(place.name) in (".ipynb", ".zip") or (salvage and _is_salvageable(on_disk(place)))
+        usual = (
+            ending(place.name) in (".ipynb", ".zip")
+            or exercise_of_file(place.name)
+            or (salvage and _is_salvageable(on_disk(place)))
+        )
         if os.path.isfile(place) and not usual:
             raise ValueError(f"{place} is no submission: name a notebook (.ipynb), a zip file or a folder of them")
     told: dict[str, Told] = {}
@@ -198,7 +211,7 @@ def _is_notebook(item: Item) -> bool:
 
 
 def _is_submission(item: Item) -> bool:
-    named = ending(item.name) in (".ipynb", ".zip", *OTHER_ARCHIVES)
+    named = ending(item.name) in (".ipynb", ".zip", *OTHER_ARCHIVES) or bool(exercise_of_file(item.name))
     return isinstance(item, Folder) or (isinstance(item, File) and named)
 
 
@@ -208,6 +221,8 @@ def _is_salvageable(item: Item) -> bool:
         with suppress(Refused):
             if TEXT_NOTEBOOK.search(item.name):
                 return bool(read_cells(read_notebook(item, lambda size: None))[0])
+            if exercise_of_file(item.name):
+                return True
             if ending(item.name) in FORMS:
                 return bool(cells_of_form(item, lambda size: None))
     return False
@@ -227,6 +242,7 @@ def _is_one_learners(items: Sequence[Item], salvage: bool) -> bool:
     """Return whether these items certainly belong to one learner: see `find_handed_in`."""
     notebooks = [each for each in items if _is_notebook(each)]
     others = [each for each in items if not _is_notebook(each) and _is_submission(each)]
+    others = [each for each in others if not exercise_of_file(each.name)]
     if not notebooks:
         return False
     copied = re.compile(r"-Copy[0-9]+$| \([0-9]+\)$")  # JupyterLab's copies, and a browser's repeated downloads

@@ -26,6 +26,7 @@ class Everything:
     options: Sequence[Option] = ()
     stages: Sequence[Callable] = ()
     signature: str = ""
+    functions: Sequence[str] = ()
     module: bool = False
     model_answer: str = ""
     rubric: Sequence[str] = ()
@@ -76,6 +77,10 @@ class Exercise(Everything):
         """Return the answer's name in a notebook: the name of the function or class, otherwise the id with "_" for
         "."."""
         return self.signature.split("(")[0] if self.called else self.id.replace(".", "_")
+
+    def taken(self, answer: Any) -> Any:
+        """Return the answer as it is judged; some kinds take it in several forms."""
+        return answer
 
     def judge_value(self, answer: Any) -> Result:
         """Return the verdict on an answer that is a value. Every kind that judges a value overrides this."""

@@ -10,7 +10,7 @@ from course_lib.grading.judge.compare import OfAnotherType, compare, counted, ki
 from course_lib.grading.judge.show import plural
 from course_lib.grading.judge.trials import Trial, is_drawn
 from course_lib.grading.kinds.base import Exercise
-from course_lib.grading.kinds.diagnosis import diagnosis
+from course_lib.grading.kinds.diagnosis import Diagnosis, diagnosis
 from course_lib.grading.kinds.evidence import evidence, pictures
 from course_lib.grading.result import ALSO, Result
 
@@ -68,10 +68,10 @@ class Code(Exercise):
         """Return the verdict on the outcomes of the trials' calls, already summed up."""
         if all(outcome.failure and outcome.failure.kind == "unanswered" for outcome in outcomes):
             return self.unanswered()
-        problems = [self.problem_of(trial, outcome) for trial, outcome in zip(trials, outcomes)]
+        problems = self.problems_of(trials, outcomes)
         if used := next((outcome.library for outcome in outcomes if outcome.library), ""):
             return self.of_the_library(used)
-        failing = next((i for i, problem in enumerate(problems) if problem is not None), None)
+        failing = self.first_of(problems)
         if failing is None and len(outcomes) == len(trials) > 0:
             notes = [LESS_EXACT] if self._lost_digits(trials, outcomes) else []
             types = (counted(t.expected, each.value, each.from_numpy) for t, each in zip(trials, outcomes))
@@ -85,7 +85,7 @@ class Code(Exercise):
         if isinstance(problem, OfAnotherType) or (failure and failure.kind in ("type", "signature")):
             return self.verdict("failed", [problem])
         stages, part = self._by_stage(trials, problems, any(outcome.forbidden for outcome in outcomes))
-        found = diagnosis(self, trials, outcomes, problems)
+        found = self.diagnosed(trials, outcomes, problems)
         shown = found.proof if found else failing
         trial, outcome = trials[shown], outcomes[shown]
         number = list(dict.fromkeys(each.stage for each in trials)).index(trial.stage) + 1
@@ -95,6 +95,20 @@ class Code(Exercise):
         shown_case, sketch = evidence(self, trial, outcome, said, mistakes)
         both = pictures(self, trial, outcome)[0], sketch
         return self.verdict("failed", sentences, shown_case, (found and found.name) or None, both, part, case_of)
+
+    def problems_of(self, trials: Sequence[Trial], outcomes: Sequence[Outcome]) -> list[str | None]:
+        """Return the problem with each outcome, or None."""
+        return [self.problem_of(trial, outcome) for trial, outcome in zip(trials, outcomes)]
+
+    def first_of(self, problems: Sequence[str | None]) -> int | None:
+        """Return the place of the problem to report, or None."""
+        return next((i for i, problem in enumerate(problems) if problem is not None), None)
+
+    def diagnosed(
+        self, trials: Sequence[Trial], outcomes: Sequence[Outcome], problems: Sequence[str | None]
+    ) -> Diagnosis | None:
+        """Return the known mistake that the answer makes, or None."""
+        return diagnosis(self, trials, outcomes, problems)
 
     def of_the_library(self, name: str) -> Result:
         """Return the verdict on an answer that calls the library's solution."""

@@ -105,6 +105,7 @@ def _differing(exercise: Any, expected: Any, got: Any) -> tuple[str, Any, Any]:
     if isinstance(expected, dict) and isinstance(got, dict) and expected.keys() == got.keys():
         differ = [key for key in expected if compare(expected[key], got[key], exercise.rtol, exercise.atol)]
         if differ:
+            differ = differ[:1] if exercise.kind == "file" else differ  # later ones follow from the first
             return "", {key: expected[key] for key in differ}, {key: got[key] for key in differ}
     if isinstance(expected, tuple) and isinstance(got, (tuple, list)) and len(expected) == len(got):
         for i, (e, g) in enumerate(zip(expected, got)):

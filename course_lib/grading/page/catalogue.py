@@ -107,6 +107,7 @@ class Entry:
     difficulty: int
     minutes: int
     answer_name: str
+    file: str = ""  # the name of a file that is the answer, such as my_gpt.py
 
 
 class Exercises(MutableMapping[str, Exercise]):
@@ -138,7 +139,9 @@ class Exercises(MutableMapping[str, Exercise]):
             require_known_head(head, text, path)
             fields = {each: head[each] for each in ("place", "title", "kind", "points", "difficulty", "minutes")}
             answer_name = head.get("signature", exercise_id.replace(".", "_")).partition("(")[0].strip()
-            self.entries[exercise_id] = Entry(exercise_id, BY_SLUG[slug].number, **fields, answer_name=answer_name)
+            self.entries[exercise_id] = Entry(
+                exercise_id, BY_SLUG[slug].number, **fields, answer_name=answer_name, file=head.get("file", "")
+            )
             self._homes[exercise_id] = home
         ordered = sorted(self.entries.values(), key=lambda entry: (entry.chapter, entry.place, entry.id))
         self.entries = {entry.id: entry for entry in ordered}
@@ -158,7 +161,7 @@ class Exercises(MutableMapping[str, Exercise]):
             entry = self.entries[exercise_id]
             slug, _, name = exercise_id.partition(".")
             home = self._homes[exercise_id]
-            called = entry.kind in ("code", "experiment")
+            called = entry.kind in ("code", "experiment", "file")
             self._read[exercise_id] = exercise_of(
                 home.text(f"{slug}/{name}.md"),
                 str(self.path(exercise_id)),
@@ -172,7 +175,12 @@ class Exercises(MutableMapping[str, Exercise]):
     def __setitem__(self, exercise_id: str, exercise: Exercise) -> None:
         fields = ("id", "title", "kind", "points", "difficulty", "minutes", "answer_name")
         place = len(self.entries)
-        entry = Entry(chapter=exercise.chapter, place=place, **{name: getattr(exercise, name) for name in fields})
+        entry = Entry(
+            chapter=exercise.chapter,
+            place=place,
+            **{name: getattr(exercise, name) for name in fields},
+            file=getattr(exercise, "file", ""),
+        )
         self.entries[exercise_id] = self.entries.get(exercise_id, entry)
         self._read[exercise_id] = exercise
 

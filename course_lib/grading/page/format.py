@@ -6,7 +6,7 @@ sentence about each mistake. Code and experiments also have `merge.py` next to i
     ---
     place: 2                        # its order within the chapter
     title: From heads to features
-    kind: code                      # code, experiment, number, shapes, choice or reflect
+    kind: code                      # code, experiment, file, number, shapes, choice or reflect
     points: 2
     difficulty: 2                   # 1 to 5
     minutes: 10
@@ -93,6 +93,10 @@ and the module may have
     summary(case, brought)      computes the value to judge from the probe's result. When a class is graded, the answer
                                 cannot reach it. Put verdicts there, and only the raw material into the probe.
 
+A file, such as my_gpt.py, is code with a name of its own: `file` in the head is the name under which `grade` takes it,
+next to notebooks or alone, and `functions` names what counts besides the class of the signature. Its stages earn their
+points one by one: see `kinds/file.py`.
+
 The other kinds:
 
     number, shapes      ## Answer: a python block that assigns the answer's name, `heads_parameters = …`. `reference:`
@@ -128,16 +132,17 @@ MAY = {  # in addition to the names that every page has
     "reflect": {"min_words"},
 }
 MAY["experiment"] = MAY["code"]
+MAY["file"] = MAY["code"] | {"file", "functions"}
 PARTS = {
     "code": {"Why", "Hints", "Mistakes"},
     "number": {"Why", "Answer", "Hints", "Mistakes"},
     "choice": {"Why", "Options", "Hints"},
     "reflect": {"Why", "Answer", "Hints", "Model answer", "Rubric"},
 }
-PARTS |= {"experiment": PARTS["code"], "shapes": PARTS["number"]}
+PARTS |= {"experiment": PARTS["code"], "file": PARTS["code"], "shapes": PARTS["number"]}
 OPTIONAL = {"Answer", "Afterwards", "For teachers"}
 FEWEST_HINTS = 3
-FEWEST_MISTAKES = {"code": 4, "experiment": 4, "number": 2, "shapes": 2}
+FEWEST_MISTAKES = {"code": 4, "experiment": 4, "file": 4, "number": 2, "shapes": 2}
 
 
 class PageError(ValueError):
@@ -262,7 +267,7 @@ def require_known_head(head: Mapping[str, Any], text: str, path: str) -> None:
                 at(name),
                 f"a page of kind {kind} has no {name!r}{nearest(name, known)}. It may have {listed(known)}",
             )
-    needed = HEAD | ({"signature"} if "signature" in known else set())
+    needed = HEAD | ({"signature", "file"} & known)
     if missing := sorted(needed - set(head)):
         raise PageError(path, 1, f"the front matter lacks {listed(missing)}")
     whole = [name for name in ("place", "points", "difficulty", "minutes") if type(head[name]) is not int]

@@ -43,8 +43,9 @@ from course_lib.grading.page.format import (
     require_known_head,
 )
 
-FROM_THE_HEAD = ("title", "points", "difficulty", "minutes", "rtol", "atol", "time_limit", "min_words")
-LISTS = ("forbidden", "may_change", "returns", "library")
+FROM_THE_HEAD = ("title", "points", "difficulty", "minutes", "rtol", "atol", "time_limit", "min_words", "file")
+CALLED = dict.fromkeys(("code", "experiment"), ("probe", "summary", "judge")) | {"file": ("probe", "judge", "same")}
+LISTS = ("forbidden", "may_change", "returns", "library", "functions")
 
 
 def exercise_of(
@@ -65,7 +66,7 @@ def exercise_of(
     fields: dict[str, Any] = {name: page.head[name] for name in FROM_THE_HEAD if name in page.head}
     fields |= {name: tuple(page.head[name]) for name in LISTS if name in page.head}
     fields |= {"id": exercise_id, "chapter": chapter, "why": page.prose("Why"), "hints": page.items("Hints")}
-    if kind in ("code", "experiment"):
+    if kind in ("code", "experiment", "file"):
         fields |= _called(page, source, load)
     elif kind in ("number", "shapes"):
         fields |= _valued(page, exercise_id.replace(".", "_"))
@@ -128,14 +129,15 @@ def _called(page: Page, source: str | None, load: Callable[[], ModuleType]) -> d
         if not (stage.__doc__ or "").strip():
             line = stage.__code__.co_firstlineno
             raise PageError(beside, line, f"the stage `{stage.__name__}` needs a docstring: the learner reads it")
-    reference = Reference(source, lambda: vars(module), name, parameters, isinstance(answer, type))
+    functions = tuple(page.head.get("functions", ()))
+    reference = Reference(source, lambda: vars(module), name, parameters, isinstance(answer, type), functions)
     return {
         "signature": signature,
         "reference": answer,
-        "module": isinstance(answer, type),
+        "module": isinstance(answer, type) and page.head["kind"] != "file",
         "stages": stages,
         "misconceptions": _mistakes(page, reference, None),
-        **{each: getattr(module, each) for each in ("probe", "summary", "judge") if hasattr(module, each)},
+        **{each: getattr(module, each) for each in CALLED[page.head["kind"]] if hasattr(module, each)},
     }
 
 

@@ -236,6 +236,8 @@ def _answer(exercise: Exercise, page: Page) -> str:
         return text if BEGIN in text else f"{BEGIN}\n{text}\n{END}"
     source = EXERCISES.source(exercise.id, ".py")
     assert source is not None  # a page without its own answer has a module
+    if exercise.kind == "file":
+        return f"{BEGIN}\n{_file(source, exercise)}\n{END}"
     lines = source.splitlines()
     definitions = (each for each in ast.parse(source).body if isinstance(each, (ast.FunctionDef, ast.ClassDef)))
     node = next(each for each in definitions if each.name == exercise.answer_name)
@@ -256,6 +258,14 @@ def _answer(exercise: Exercise, page: Page) -> str:
         indent = " " * node.body[0].col_offset
         written = [*written[:told], indent + BEGIN, *written[told:], indent + END]
     return "\n".join(written)
+
+
+def _file(source: str, exercise: Exercise) -> str:
+    """Return the part of a module that is the answer, from its first definition to the last one that counts."""
+    nodes = {each.name: each for each in ast.parse(source).body if isinstance(each, (ast.FunctionDef, ast.ClassDef))}
+    last = max(_end(nodes[name]) for name in (exercise.answer_name, *exercise.functions))
+    first = min(node.lineno for node in nodes.values())
+    return "\n".join(source.splitlines()[first - 1 : last])
 
 
 def _end(node: ast.stmt) -> int:

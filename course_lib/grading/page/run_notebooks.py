@@ -31,7 +31,8 @@ def student_version(solution: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """Return the exercise notebook of a solutions notebook, without answers, outputs, and cells tagged "solution".
 
     Inside a function or method, the answer becomes `raise NotImplementedError`. At the top level, every name that it
-    assigned becomes `name = ...`. Errors: ValueError for a region without its beginning or its end.
+    assigned becomes `name = ...`, or else the last class. Errors: ValueError for a region without its beginning or its
+    end.
     """
     notebook = copy.deepcopy(solution)
     notebook.cells = [cell for cell in notebook.cells if SOLUTION_TAG not in cell.metadata.get("tags", [])]
@@ -69,6 +70,8 @@ def _placeholder(answer: list[str], indent: str) -> list[str]:
     if indent:
         return [f"{indent}# Your answer goes here, in place of the next line.", f"{indent}raise NotImplementedError"]
     names = dict.fromkeys(match[1] for line in answer if (match := re.match(r"(\w+)\s*=[^=]", line)))
+    classes = [match[1] for line in answer if (match := re.match(r"class (\w+)", line))]
+    names = names or dict.fromkeys(classes[-1:])  # the last class of a file uses the others
     return [f"{name} = ...  # your answer" for name in names]
 
 
