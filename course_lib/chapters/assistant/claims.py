@@ -505,7 +505,7 @@ def best_of_n(size: Size) -> Measurement:
 
 # ---------------------------------------------------------------------------------------------- the price of divergence
 PROXY_STEPS, LOOKS = 50, (0.3, 0.5, 0.7)
-PROXY_RATES = (5e-5, 1e-4, 2e-4, 4e-4)
+PROXY_RATES = (1e-4, 2e-4, 4e-4)
 
 
 def share_at(path: Sequence[Result], nats: float) -> float:
@@ -546,8 +546,7 @@ def price_verdict(apart: list[float], kept: list[float]) -> str:
     ),
     control="The same proxy, learned from which words occur in 2,048 stories of the base, with a price of 0.3 per nat "
     "and without one. Near the base, the true reward is compared at the same divergence: 0.3, 0.5 and 0.7 nats, each "
-    "at its best of at least four rates, so that the run without a price can be as slow as the other. After all steps, "
-    "it is compared at the highest rate.",
+    "at its best of at least three rates. After all steps, it is compared at the highest rate.",
     verdict=price_verdict,
     seeds=SEEDS,
 )
