@@ -18,7 +18,7 @@ from course_lib.claims.letters import held_out_letters, train_on_letters
 from course_lib.claims.rates import Best, at_best_rate
 from course_lib.claims.registry import Measurement, Size, Source, experiment
 from course_lib.config import TransformerConfig
-from course_lib.feed_forward import FeedForward, swiglu_width
+from course_lib.feed_forward import FeedForward, load_balance_loss, swiglu_width
 from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import CAPITALS, WordTokenizer
@@ -299,6 +299,200 @@ def swiglu_quality(size: Size) -> Measurement:
         figures={"lead": lead},
         because="In this small model SwiGLU has the highest loss when training starts from GPT-2’s small initial "
         "weights. The paper reports a lead of a few hundredths of a nat, in a larger model after long training.",
+    )
+
+
+# ------------------------------------------------------------------------------------------------ a mixture of experts
+EXPERTS, D_EXPERT = 8, 32
+BALANCE = 0.01  # the weight of the load-balancing loss, as in Fedus et al. 2021
+MIXTURE_STEPS = 300
+FEDUS = partial(
+    Source,
+    "Fedus et al. 2021",
+    "Switch Transformers: Scaling to Trillion Parameter Models with Simple and Efficient Sparsity",
+    "https://arxiv.org/abs/2101.03961",
+)
+
+
+def larger_weights(model: DecoderOnly) -> None:
+    """Draw the matrices of the feed-forward networks with Xavier's standard deviation, several times GPT-2's."""
+    for block in model.blocks:
+        for weight in block.feed_forward.parameters():
+            if weight.dim() == 2:
+                nn.init.xavier_uniform_(weight)
+
+
+def balance_load(model: DecoderOnly) -> None:
+    """Add the load-balancing loss of each mixture in a model to the model's own loss in training."""
+    routed: list[Tensor] = []
+    for block in model.blocks:
+        block.feed_forward.router.register_forward_hook(lambda _, inputs, scores: routed.append(scores))
+
+    def add(_: nn.Module, inputs: Any, output: Any) -> Any:
+        balance = sum(load_balance_loss(scores) for scores in routed)
+        routed.clear()
+        return (output[0], output[1] + BALANCE * balance) if model.training else output
+
+    model.register_forward_hook(add)
+
+
+def mixture_load(model: DecoderOnly, ids: Int[Tensor, "B T"]) -> list[float]:
+    """Return the fraction of the tokens that each expert of the first block processes, the busiest expert first."""
+    with evaluating(model), trace(model, "blocks.0.feed_forward.router") as seen:
+        model(ids)
+    (scores,) = seen.values()
+    counts = scores.flatten(0, -2).argmax(dim=-1).bincount(minlength=scores.shape[-1])
+    return (counts / counts.sum()).sort(descending=True).values.tolist()
+
+
+def train_network(
+    kind: str, seed: int, peak: float, steps: int = MIXTURE_STEPS, times: int = 1, **settings: Any
+) -> tuple[DecoderOnly, float]:
+    """Train a small model that spells, with one of four feed-forward networks; return it and its held-out loss.
+
+    Args:
+        kind: "dense" has as many parameters as a token uses in the mixture, "wide" as many as the mixture has in all;
+            "mixture" and "balanced" have eight experts, one for each token, without and with the load-balancing loss.
+        times: how many times as wide the model is. settings: as in `train_on_letters`.
+    """
+    d_model, d_ff = 32 * times, D_EXPERT * times
+    if kind in ("dense", "wide"):  # three units more have as many weights as the router
+        settings["d_ff"] = (d_ff if kind == "dense" else EXPERTS * d_ff) + 3
+    else:
+        settings |= {"d_ff": d_ff, "n_experts": EXPERTS, "experts_per_token": 1, "norm_topk_prob": False}
+
+    def prepare(model: DecoderOnly) -> None:
+        larger_weights(model)
+        if kind == "balanced":
+            balance_load(model)
+
+    return train_on_letters(
+        seed,
+        steps,
+        d_model=d_model,
+        peak=peak,
+        rows=ROWS,
+        activation="swiglu",
+        bias=False,
+        prepare=prepare,
+        **settings,
+    )
+
+
+@cache
+def best_network(kind: str, steps: int, times: int) -> Best:
+    """Train one of four networks at its own best learning rate. Return (loss, load, busiest expert first), if it is a
+    mixture, for each seed."""
+    inputs, _ = held_out_letters()
+
+    def loss_and_load(rate: float, seed: int) -> tuple[float, list[float]]:
+        model, loss = train_network(kind, seed, rate, steps, times)
+        return loss, mixture_load(model, inputs) if kind in ("mixture", "balanced") else []
+
+    return at_best_rate(loss_and_load, RATES, SEEDS)
+
+
+def experts_verdict(lead: Sequence[float]) -> str:
+    """Compare a mixture of experts with a dense network of equal active parameters: its lead in nats, one for each
+    seed.
+
+    confirmed: the mixture's loss is lower for every seed
+    not at this size: it is not; the paper's models have up to ten million times as many parameters
+    """
+    return "confirmed" if min(lead) > 0 else "not at this size"
+
+
+@experiment(
+    "feed_forward.experts",
+    claim="the parameter count, independent of total computation performed, is a separately important axis on which to "
+    "scale",
+    source=FEDUS(
+        place="§ 2",
+        quote="Our hypothesis is that the parameter count, independent of total computation performed, is a separately "
+        "important axis on which to scale.",
+    ),
+    control="a dense network with as many parameters as one token uses in the mixture, router included; the same "
+    "initial standard deviation, steps and batches; each network has its own best learning rate",
+    verdict=experts_verdict,
+    seeds=SEEDS,
+)
+def experts(size: Size) -> Measurement:
+    """Measure the held-out loss of a mixture of eight experts, one for each token, and of dense networks: equal active,
+    and equal total parameters."""
+    steps, times = size.steps(MIXTURE_STEPS), size.width(1)
+    found = {kind: best_network(kind, steps, times) for kind in ("dense", "mixture", "balanced", "wide")}
+    one, router = 3 * 32 * D_EXPERT * times**2, 32 * EXPERTS * times
+    active = {"dense": one + 3 * 3 * 32 * times, "wide": EXPERTS * one + 3 * 3 * 32 * times}
+    rows = []
+    for kind, name in (
+        ("dense", "dense, equal active"),
+        ("mixture", "mixture, without the loss"),
+        ("balanced", "mixture, with the loss"),
+        ("wide", "dense, equal total"),
+    ):
+        used = active.get(kind, one + router)
+        every = active.get(kind, EXPERTS * one + router)
+        rows.append((name, f"{used:,}", f"{every:,}", f"{found[kind].mean:.2f}"))
+    dense, balanced = found["dense"], found["balanced"]
+    return Measurement(
+        measured=f"with equal active parameters, the mean loss is {balanced.mean:.2f} nats per letter for a mixture of "
+        f"eight experts and {dense.mean:.2f} for a dense network",
+        rows=(("feed-forward network", "active", "in all", "nats per letter"), *rows),
+        values=[own - other for own, other in zip(dense.losses, balanced.losses)],
+        figures={"lead": [own - other for own, other in zip(dense.losses, balanced.losses)]},
+        because="TODO",
+    )
+
+
+def expert_load_verdict(without: Sequence[float], with_loss: Sequence[float]) -> str:
+    """Judge by the fraction of the letters that the two busiest of eight experts process, one for each seed.
+
+    confirmed: more than half without the load-balancing loss and less than half with it, for every seed
+    depends: this holds for only some of the seeds
+    not at this size: it holds for none; the paper's models have up to 131,072 experts
+    """
+    held = [alone > 0.5 > helped for alone, helped in zip(without, with_loss)]
+    return "confirmed" if all(held) else "depends" if any(held) else "not at this size"
+
+
+@experiment(
+    "feed_forward.expert_load",
+    claim="the gating network tends to converge to a state where it always produces large weights for the same few "
+    "experts",
+    source=Source(
+        "Shazeer et al. 2017",
+        "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer",
+        "https://arxiv.org/abs/1701.06538",
+        place="§ 4",
+        quote="We have observed that the gating network tends to converge to a state where it always produces large "
+        "weights for the same few experts.",
+    ),
+    control="the same mixture with the load-balancing loss of Fedus et al. 2021, at its own best learning rate; an equal "
+    "load would be 25% for two of eight experts",
+    verdict=expert_load_verdict,
+    seeds=SEEDS,
+)
+def expert_load(size: Size) -> Measurement:
+    """Count the held-out letters that each of eight experts processes, without and with the load-balancing loss."""
+    steps, times = size.steps(MIXTURE_STEPS), size.width(1)
+    loads = [[load for _, load in best_network(kind, steps, times).results] for kind in ("mixture", "balanced")]
+    without, with_loss = ([sum(load[:2]) for load in each] for each in loads)
+
+    busiest = [f"{fmean(load[0] for load in each):.0%}" for each in loads]
+    second = [f"{fmean(sum(load[:2]) for load in each):.0%}" for each in loads]
+    idle = [f"{fmean(sum(share < 0.01 for share in load) for load in each):.1f}" for each in loads]
+    return Measurement(
+        measured=f"the two busiest of eight experts process {100 * fmean(without):.0f}% of the letters without the "
+        f"load-balancing loss and {100 * fmean(with_loss):.0f}% with it",
+        rows=(
+            ("mean over the seeds", "without the loss", "with the loss"),
+            ("letters of the busiest expert", *busiest),
+            ("letters of the two busiest", *second),
+            ("experts with less than 1%", *idle),
+        ),
+        values=without,
+        figures={"without": without, "with_loss": with_loss},
+        because="TODO",
     )
 
 
