@@ -170,12 +170,10 @@ class MixtureOfExperts(Layer):
         return p.to(x), chosen
 
 
-def load_balance_loss(
-    scores: Float[Tensor, "*batch n_experts"], experts_per_token: int = 1
-) -> Float[Tensor, ""]:
+def load_balance_loss(scores: Float[Tensor, "*batch n_experts"], experts_per_token: int = 1) -> Float[Tensor, ""]:
     """Return a loss that is 1 if a mixture uses all experts equally, and larger if a few of them dominate.
 
-    loss = n_experts · Σ f_e P_e,   f_e: fraction of the tokens' choices that are expert e,   P_e: mean of softmax(scores)_e
+    loss = n_experts · Σ f_e P_e,   f_e: fraction of all choices that are expert e,   P_e: mean of softmax(scores)_e
 
     A count has no gradient, so all of the gradient comes from P: it lowers the score of an expert with many tokens.
 

@@ -203,6 +203,7 @@ def specs(folder: Path) -> dict[str, tuple[Callable, Callable[[], dict]]]:
             made(d_model=4, d_expert=8, n_experts=3, experts_per_token=2, norm_topk_prob=True, bias=True),
         ),
         "MixtureOfExperts()": (feed_forward.MixtureOfExperts(4, 8, 3, 2), made(x=lambda: x(2, 3, 4))),
+        "load_balance_loss": (feed_forward.load_balance_loss, made(scores=lambda: x(5, 3), experts_per_token=2)),
         "swiglu_width": (feed_forward.swiglu_width, made(d_model=4, multiple_of=8)),
         "LayerNorm": (normalization.LayerNorm, made(d_model=4, eps=1e-5, bias=True)),
         "LayerNorm()": (normalization.LayerNorm(4), made(x=lambda: x(2, 3, 4))),
