@@ -175,7 +175,7 @@ def load_balance_loss(scores: Float[Tensor, "*batch n_experts"], experts_per_tok
 
     loss = n_experts · Σ f_e P_e,   f_e: fraction of all choices that are expert e,   P_e: mean of softmax(scores)_e
 
-    A count has no gradient, so all of the gradient comes from P: it lowers the score of an expert with many tokens.
+    A count has no gradient, so the gradient comes from P only: it lowers the score of an expert with many tokens.
 
     Args:
         scores: the router's scores of all tokens of a batch. experts_per_token: k, as in MixtureOfExperts.

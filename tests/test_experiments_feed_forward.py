@@ -30,9 +30,8 @@ OUTCOMES = {
         "not at this size": {"lead": [0.01, -0.02, 0.05]},
     },
     "feed_forward.experts": {
-        "confirmed": {"lead_early": [0.1, 0.1, 0.2], "lead_late": [0.2, 0.1, 0.3]},
-        "depends": {"lead_early": [-0.1, 0.1, 0.2], "lead_late": [0.2, 0.1, 0.3]},
-        "not at this size": {"lead_early": [0.1, 0.1, 0.2], "lead_late": [0.2, -0.1, 0.3]},
+        "confirmed": {"lead": [0.2, 0.1, 0.3]},
+        "not at this size": {"lead": [0.2, -0.1, 0.3]},
     },
     "feed_forward.few_experts": {
         "confirmed": {"without": [0.6, 0.7, 0.8], "with_loss": [0.3, 0.25, 0.4]},

@@ -172,7 +172,10 @@ def test_static_figures_draw_the_data_they_are_given():
     left, right = mixtures.axes
     assert [(list(line.get_xdata()), list(line.get_ydata())) for line in left.lines] == list(curves.values())
     assert [bar.get_height() for bar in right.patches] == [*loads["free"], *loads["equal"]]
-    assert mixtures.texts[0].get_text() == "The busiest of 3 experts processes 60% and 40% of the letters"
+    assert (
+        mixtures.texts[0].get_text()
+        == "The busiest of 3 experts processes 60% of the letters; with the load-balancing loss, 40%"
+    )
     z = np.linspace(-4, 4, 9)
     curves = figures.activations(z, {"double": 2 * z, "flat": 0 * z})
     for axes in curves.axes:

@@ -221,7 +221,7 @@ def mixture_in_training(
     curves: Mapping[str, tuple[Sequence[int], Sequence[float]]], loads: Mapping[str, Sequence[float]]
 ) -> Figure:
     """Draw the held-out loss of each network, name -> (steps, losses), and the fraction of the tokens that each expert
-    of a mixture processes, name -> (n_experts,), the busiest expert first."""
+    of two mixtures processes, name -> (n_experts,), the busiest expert first; the second mixture is balanced."""
     figure, (left, right) = new_panels(WIDE, 3.9, 2)
     looks = dict(zip(curves, ((INK, "-"), (ORANGE, "--"), (BLUE, "-."))))
     for name, (steps, losses) in curves.items():
@@ -238,8 +238,11 @@ def mixture_in_training(
     right.text(n_experts - 0.5, 1 / n_experts, "equal", fontsize=FONT - 1, color=INK, ha="right", va="bottom")
     right.legend(fontsize=FONT - 1, frameon=False)
     right.set(xlabel="expert, the busiest first", ylabel="fraction of the letters", xticks=range(n_experts))
-    right.set_xticklabels(range(1, n_experts + 1))
-    busiest = " and ".join(f"{load[0]:.0%}" for load in loads.values())
-    headline(figure).set_text(f"The busiest of {n_experts} experts processes {busiest} of the letters")
+    right.set_xticklabels([str(i) for i in range(1, n_experts + 1)])
+    without, with_loss = (f"{load[0]:.0%}" for load in loads.values())
+    headline(figure).set_text(
+        f"The busiest of {n_experts} experts processes {without} of the letters; "
+        f"with the load-balancing loss, {with_loss}"
+    )
     fix_layout(figure)
     return figure
