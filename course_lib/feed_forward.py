@@ -129,7 +129,7 @@ class MixtureOfExperts(Layer):
 
     Parameters: `router` (d_model → n_experts), `experts`, each a SwiGLU.
     Shapes: x (…, d_model) → the same. Errors: ValueError if k > n_experts, or if the last dimension is not d_model.
-    Training needs an additional loss that spreads tokens evenly over the experts; this module does not compute it.
+    Add `load_balance_loss` of the router's scores to the loss in training; this module does not.
     Source: Shazeer et al. 2017, "Outrageously Large Neural Networks"; Jiang et al. 2024 (Mixtral), section 2.1.
     """
 
@@ -168,3 +168,35 @@ class MixtureOfExperts(Layer):
         if self.norm_topk_prob:
             p = p / p.sum(dim=-1, keepdim=True)
         return p.to(x), chosen
+
+
+def load_balance_loss(scores: Float[Tensor, "*batch n_experts"], experts_per_token: int = 1) -> Float[Tensor, ""]:
+    """Return a loss that is 1 if a mixture uses all experts equally, and larger if a few of them dominate.
+
+    loss = n_experts · Σ f_e P_e,   f_e: fraction of all choices that are expert e,   P_e: mean of softmax(scores)_e
+
+    A count has no gradient, so the gradient comes from P only: it lowers the score of an expert with many tokens.
+
+    Args:
+        scores: the router's scores of all tokens of a batch. experts_per_token: k, as in MixtureOfExperts.
+    Errors: ValueError if k > n_experts, or if there is no token.
+    Source: Fedus et al. 2021 (Switch Transformer), eq. 4 to 6; they add 0.01 times this to the loss of the model.
+    """
+    scores = _require_scores(scores, experts_per_token).reshape(-1, scores.shape[-1])  # (N, n_experts)
+    n_experts = scores.shape[-1]
+    chosen = scores.topk(experts_per_token, dim=-1).indices  # (N, k)
+    f = F.one_hot(chosen, n_experts).to(scores).mean(dim=(0, 1))  # (n_experts,)
+    P = scores.softmax(dim=-1).mean(dim=0)  # (n_experts,)
+    return n_experts * (f * P).sum()
+
+
+def _require_scores(scores: Tensor, experts_per_token: int) -> Tensor:
+    """Raise ValueError unless scores are fractions, one for each token and expert, with at least k experts."""
+    checks.require_tensors(scores=scores)
+    if scores.ndim == 0 or scores.numel() == 0 or not scores.is_floating_point():
+        raise ValueError(
+            f"scores must be floating point, with one row for each token and one column for each expert, got "
+            f"{scores.dtype} of shape {tuple(scores.shape)}"
+        )
+    checks.require_experts(scores.shape[-1], experts_per_token)
+    return scores

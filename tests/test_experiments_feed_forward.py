@@ -8,6 +8,7 @@ from course_lib.chapters.feed_forward import claims
 from course_lib.claims import find, recorded
 from course_lib.claims.letters import train_on_letters
 from course_lib.config import TransformerConfig, preset
+from course_lib.feed_forward import load_balance_loss
 from course_lib.gpt import DecoderOnly
 from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import CAPITALS, WordTokenizer
@@ -27,6 +28,15 @@ OUTCOMES = {
     "feed_forward.swiglu_quality": {
         "confirmed": {"lead": [0.01, 0.02, 0.05]},
         "not at this size": {"lead": [0.01, -0.02, 0.05]},
+    },
+    "feed_forward.experts": {
+        "confirmed": {"lead": [0.2, 0.1, 0.3]},
+        "not at this size": {"lead": [0.2, -0.1, 0.3]},
+    },
+    "feed_forward.few_experts": {
+        "confirmed": {"without": [0.6, 0.7, 0.8], "with_loss": [0.3, 0.25, 0.4]},
+        "depends": {"without": [0.6, 0.4, 0.8], "with_loss": [0.3, 0.25, 0.6]},
+        "not at this size": {"without": [0.3, 0.4, 0.8], "with_loss": [0.3, 0.25, 0.6]},
     },
     "feed_forward.capitals": {
         "confirmed": {"lost": [1.0, 1.0, 0.95], "others_kept": [0.99, 0.95, 0.98], "random_kept": 1.0},
@@ -101,6 +111,46 @@ def test_a_model_without_activations_is_linear_between_its_two_matrices():
         zero = block.feed_forward(torch.zeros(32))
         with torch.no_grad():
             torch.testing.assert_close(block.feed_forward(2 * x) - zero, 2 * (block.feed_forward(x) - zero))
+
+
+def test_the_dense_network_and_the_mixture_have_equal_active_and_the_wide_one_equal_total_parameters():
+    used = {name: claims.parameters_of(name) for name in claims.NETWORKS}
+    assert used["mixture"] == used["balanced"]
+    (active, total), dense, wide = used["mixture"], used["dense"], used["wide"]
+    assert active == 3 * 32 * 32 + 8 * 32
+    assert total == 8 * 3 * 32 * 32 + 8 * 32
+    assert active < dense[0] == dense[1] < 1.01 * active
+    assert total < wide[0] == wide[1] < 1.01 * total
+
+
+def test_a_balanced_mixture_adds_the_loss_of_its_router_in_training_only():
+    torch.manual_seed(0)
+    model = DecoderOnly(TransformerConfig(31, 32, 4, 2, 64, activation="swiglu", n_experts=4, experts_per_token=1))
+    ids, targets = torch.randint(31, (2, 3, 20))
+    _, alone = model(ids, targets)
+    scores = []
+    for block in model.blocks:
+        block.feed_forward.router.register_forward_hook(lambda _, inputs, output: scores.append(output))
+    claims.balance_load(model)
+    for _ in range(2):  # nothing is left over from the call before
+        scores.clear()
+        _, both = model(ids, targets)
+        expected = alone + 0.01 * sum(load_balance_loss(each) for each in scores)
+        torch.testing.assert_close(both, expected)
+    model.eval()
+    torch.testing.assert_close(model(ids, targets)[1], alone)
+
+
+def test_the_load_of_the_experts_is_the_fraction_of_tokens_with_the_largest_score():
+    torch.manual_seed(0)
+    model = DecoderOnly(TransformerConfig(31, 32, 4, 1, 64, activation="swiglu", n_experts=4, experts_per_token=1))
+    ids = torch.randint(31, (3, 20))
+    chosen = []
+    model.blocks[0].feed_forward.router.register_forward_hook(
+        lambda _, x, y: chosen.extend(y.argmax(-1).flatten().tolist())
+    )
+    load = claims.expert_load(model, ids)
+    assert load == pytest.approx(sorted((chosen.count(e) / 60 for e in range(4)), reverse=True))
 
 
 def test_active_shares_count_what_the_first_layer_says():

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from transformers import GemmaConfig, LlamaConfig, MixtralConfig, Qwen3MoeConfig
 from transformers.models.gemma.modeling_gemma import GemmaMLP
 from transformers.models.llama.modeling_llama import LlamaMLP
-from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock
+from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock, load_balancing_loss_func
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
 
 from course_lib.chapters.feed_forward import fixtures
 from course_lib.chapters.feed_forward.exercises.swiglu import swiglu
 from course_lib.config import preset
-from course_lib.feed_forward import FeedForward, GeGLU, MixtureOfExperts, SwiGLU, swiglu_width
+from course_lib.feed_forward import FeedForward, GeGLU, MixtureOfExperts, SwiGLU, load_balance_loss, swiglu_width
 from course_lib.grading import EXERCISES
 
 # Written out from the papers, in float64, without torch.nn.functional.
@@ -244,11 +244,37 @@ def test_in_16_bits_under_autocast_a_mixture_keeps_the_dtype_of_its_input():
     assert module.bfloat16()(x.bfloat16()).dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize(("n_experts", "k"), [(5, 1), (5, 2), (8, 3)])
+def test_the_load_balancing_loss_is_mixtrals_in_values_and_gradients(n_experts, k):
+    scores = torch.randn(3, 20, n_experts, requires_grad=True)
+    ours = load_balance_loss(scores, k)
+    theirs = load_balancing_loss_func((scores.flatten(0, 1),), n_experts, k) / k  # theirs counts a token k times
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(*(torch.autograd.grad(loss, scores)[0] for loss in (ours, theirs)))
+
+
+def test_the_load_balancing_loss_is_1_for_equal_loads_and_the_number_of_experts_if_one_takes_all():
+    assert load_balance_loss(30 * torch.eye(4)).item() == pytest.approx(1)
+    assert load_balance_loss(torch.tensor([[30.0, 0, 0, 0]]).repeat(5, 1)).item() == pytest.approx(4)
+
+
+def test_the_load_balancing_loss_lowers_the_scores_of_the_busy_expert():
+    scores = torch.tensor([[0.2, 0.0, 0.0], [0.1, 0.0, 0.0], [0.0, 0.0, 0.3]], requires_grad=True)
+    load_balance_loss(scores).backward()
+    assert (scores.grad[:, 0] > 0).all()
+    assert (scores.grad[:, 1] < 0).all()
+
+
 @pytest.mark.usefixtures("as_a_learner")
 class TestBadInput:
     def test_a_token_cannot_have_more_experts_than_there_are(self):
         with pytest.raises(ValueError, match="experts_per_token=4 must be at most n_experts=3"):
             MixtureOfExperts(4, 5, n_experts=3, experts_per_token=4)
+
+    @pytest.mark.parametrize("scores", [torch.tensor(1.0), torch.zeros(0, 3), torch.ones(4, 3, dtype=torch.int64)])
+    def test_the_load_of_no_tokens_or_of_whole_numbers_is_refused(self, scores):
+        with pytest.raises(ValueError, match="scores must be floating point, with one row for each token"):
+            load_balance_loss(scores)
 
     def test_an_unknown_activation_lists_the_known_ones(self):
         with pytest.raises(

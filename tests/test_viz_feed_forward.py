@@ -166,13 +166,16 @@ def test_one_tokens_way_shows_its_four_tensors_and_names_the_strongest_units():
 
 
 def test_static_figures_draw_the_data_they_are_given():
-    over_time = figures.active_over_training([0, 50, 100], [[0.5, 0.52], [0.4, 0.3], [0.35, 0.25]])
-    lines = [line.get_ydata().tolist() for line in over_time.axes[0].lines]
-    assert lines == [[0.5, 0.4, 0.35], [0.52, 0.3, 0.25]]
-    assert "51% are above 0 at the start, 30% at the end" in over_time.texts[0].get_text()
-    widths = figures.loss_by_width([1, 4], [1.625, 1.5])
-    assert widths.axes[0].lines[0].get_ydata().tolist() == [1.625, 1.5]
-    assert "from 1.62 to 1.50" in widths.texts[0].get_text()
+    curves = {"dense": ([60, 90], [2.5, 2.0]), "free": ([60, 90], [2.4, 1.9]), "equal": ([60, 90], [2.6, 1.8])}
+    loads = {"free": [0.6, 0.3, 0.1], "equal": [0.4, 0.35, 0.25]}
+    mixtures = figures.mixture_in_training(curves, loads)
+    left, right = mixtures.axes
+    assert [(list(line.get_xdata()), list(line.get_ydata())) for line in left.lines] == list(curves.values())
+    assert [bar.get_height() for bar in right.patches] == [*loads["free"], *loads["equal"]]
+    assert (
+        mixtures.texts[0].get_text()
+        == "The busiest of 3 experts processes 60% of the letters; with the load-balancing loss, 40%"
+    )
     z = np.linspace(-4, 4, 9)
     curves = figures.activations(z, {"double": 2 * z, "flat": 0 * z})
     for axes in curves.axes:

@@ -18,7 +18,7 @@ from course_lib.claims.letters import held_out_letters, train_on_letters
 from course_lib.claims.rates import Best, at_best_rate
 from course_lib.claims.registry import Measurement, Size, Source, experiment
 from course_lib.config import TransformerConfig
-from course_lib.feed_forward import FeedForward, swiglu_width
+from course_lib.feed_forward import FeedForward, MixtureOfExperts, load_balance_loss, swiglu_width
 from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import CAPITALS, WordTokenizer
@@ -299,6 +299,203 @@ def swiglu_quality(size: Size) -> Measurement:
         figures={"lead": lead},
         because="In this small model SwiGLU has the highest loss when training starts from GPT-2’s small initial "
         "weights. The paper reports a lead of a few hundredths of a nat, in a larger model after long training.",
+    )
+
+
+# ------------------------------------------------------------------------------------------------ a mixture of experts
+N_EXPERTS, D_EXPERT = 8, 32
+BALANCE = 0.01  # the weight of the load-balancing loss, as in Fedus et al. 2021
+MIXTURE_STEPS = 240
+
+
+def larger_weights(model: DecoderOnly) -> None:
+    """Draw the matrices of the feed-forward networks with Xavier's standard deviation, several times GPT-2's."""
+    for block in model.blocks:
+        for weight in block.feed_forward.parameters():
+            if weight.dim() == 2:
+                nn.init.xavier_uniform_(weight)
+
+
+def balance_load(model: DecoderOnly) -> None:
+    """Add the load-balancing loss of each mixture in a model to the model's own loss in training."""
+    routed: list[Tensor] = []
+    for module in model.modules():
+        if isinstance(module, MixtureOfExperts):
+            module.router.register_forward_hook(lambda _, inputs, scores: routed.append(scores))
+
+    def add(_: nn.Module, inputs: Any, output: Any) -> Any:
+        balance = sum(load_balance_loss(scores) for scores in routed)
+        routed.clear()
+        return (output[0], output[1] + BALANCE * balance) if model.training else output
+
+    model.register_forward_hook(add)
+
+
+def expert_load(model: DecoderOnly, ids: Int[Tensor, "B T"]) -> list[float]:
+    """Return the fraction of the tokens that each expert of the first block processes, the busiest expert first."""
+    with evaluating(model), trace(model, "blocks.0.feed_forward.router") as seen:
+        model(ids)
+    (scores,) = seen.values()
+    counts = scores.flatten(0, -2).argmax(dim=-1).bincount(minlength=scores.shape[-1])
+    return (counts / counts.sum()).sort(descending=True).values.tolist()
+
+
+# The feed-forward networks that are compared. A mixture sends each token to one of its experts; three hidden units more
+# give a dense network as many weights as the router has.
+NETWORKS: dict[str, dict[str, Any]] = {
+    "dense": {"d_ff": D_EXPERT + 3},  # as many parameters as one token uses in the mixture
+    "wide": {"d_ff": N_EXPERTS * D_EXPERT + 3},  # as many as the mixture has in all
+    "mixture": {"d_ff": D_EXPERT, "n_experts": N_EXPERTS, "experts_per_token": 1, "norm_topk_prob": False},
+}
+NETWORKS["balanced"] = NETWORKS["mixture"]  # with the load-balancing loss
+
+
+def train_network(name: str, seed: int, peak: float, **settings: Any) -> tuple[DecoderOnly, float]:
+    """Train a small model that spells, with one of NETWORKS; return it and its held-out loss, in nats per letter.
+
+    peak: the learning rate. settings: as in `train_on_letters`.
+    """
+
+    def prepare(model: DecoderOnly) -> None:
+        larger_weights(model)
+        if name == "balanced":
+            balance_load(model)
+
+    both = NETWORKS[name] | settings
+    return train_on_letters(seed, peak=peak, rows=ROWS, activation="swiglu", bias=False, prepare=prepare, **both)
+
+
+@cache
+def best_network(name: str, steps: int) -> tuple[tuple[float, list[float]], ...]:
+    """Train one of NETWORKS at its own best learning rate, with the lowest mean loss over all seeds; return (loss, the
+    load of its experts) for each seed."""
+
+    def over_seeds(rate: float, _: int) -> tuple[float, list[tuple[float, list[float]]]]:
+        results = [loss_and_load(name, seed, rate, steps) for seed in SEEDS]
+        return fmean(loss for loss, _ in results), results
+
+    ((_, results),) = at_best_rate(over_seeds, RATES, SEEDS[:1]).results
+    return tuple(results)
+
+
+def loss_and_load(name: str, seed: int, rate: float, steps: int) -> tuple[float, list[float]]:
+    """Train one of NETWORKS. Return its held-out loss, and the load of its experts if it has any."""
+    model, loss = train_network(name, seed, rate, steps=steps)
+    return loss, expert_load(model, held_out_letters()[0]) if "n_experts" in NETWORKS[name] else []
+
+
+def parameters_of(name: str) -> tuple[int, int]:
+    """Return the parameters of one of NETWORKS: those that a token uses, and all."""
+    model, _ = train_network(name, seed=0, peak=0.01, steps=1)
+    network: nn.Module = model.blocks[0].feed_forward
+    every = sum(parameter.numel() for parameter in network.parameters())
+    if not isinstance(network, MixtureOfExperts):
+        return every, every
+    one = sum(parameter.numel() for parameter in network.experts[0].parameters())
+    return every - (N_EXPERTS - 1) * one, every
+
+
+def experts_verdict(lead: Sequence[float]) -> str:
+    """Compare a mixture of experts with a dense network of equal active parameters: its lead in nats, one for each
+    seed.
+
+    confirmed: the mixture's loss is lower for every seed
+    not at this size: it is not; the paper's models are up to ten million times as large
+    """
+    return "confirmed" if min(lead) > 0 else "not at this size"
+
+
+@experiment(
+    "feed_forward.experts",
+    claim="the parameter count, independent of total computation performed, is a separately important axis on which to "
+    "scale",
+    source=Source(
+        "Fedus et al. 2021",
+        "Switch Transformers: Scaling to Trillion Parameter Models with Simple and Efficient Sparsity",
+        "https://arxiv.org/abs/2101.03961",
+        place="§ 2",
+        quote="Our hypothesis is that the parameter count, independent of total computation performed, is a separately "
+        "important axis on which to scale.",
+    ),
+    control="a dense network with as many parameters as one token uses in the mixture, router included; equal standard "
+    "deviations of the initial weights, steps and batches; each network has its own best learning rate (by the mean "
+    "over the seeds)",
+    verdict=experts_verdict,
+    seeds=SEEDS,
+)
+def experts(size: Size) -> Measurement:
+    """Measure the held-out loss of eight experts, one for each token, and of dense networks of equal active and of
+    equal total size."""
+    names = {"dense": "dense", "balanced": "eight experts", "wide": "dense, wide"}
+    losses = {name: [loss for loss, _ in best_network(name, size.steps(MIXTURE_STEPS))] for name in names}
+    lead = [dense - mixture for dense, mixture in zip(losses["dense"], losses["balanced"])]
+    return Measurement(
+        measured="with equal active parameters, the mean loss is "
+        f"{fmean(losses['balanced']):.1f} nats per letter for a mixture of eight experts and "
+        f"{fmean(losses['dense']):.1f} for a dense network, after {size.steps(MIXTURE_STEPS)} steps",
+        rows=(
+            ("feed-forward network", "active parameters", "all parameters", "nats per letter"),
+            *(
+                (told, *(f"{count:,}" for count in parameters_of(name)), f"{fmean(losses[name]):.1f}")
+                for name, told in names.items()
+            ),
+        ),
+        values=lead,
+        figures={"lead": lead},
+        because="A likely reason is that each expert trains on only some of the letters. After four times the steps "
+        "the two are about equal (see the variations). The paper’s models are far larger and trained far "
+        "longer.",
+    )
+
+
+def few_experts_verdict(without: Sequence[float], with_loss: Sequence[float]) -> str:
+    """Judge by the fraction of the letters that the two busiest of eight experts process, one for each seed.
+
+    confirmed: more than half without the load-balancing loss and less than half with it, for every seed
+    depends: this holds for only some of the seeds
+    not at this size: it holds for none; the paper's models have up to 131,072 experts
+    """
+    held = [alone > 0.5 > helped for alone, helped in zip(without, with_loss)]
+    return "confirmed" if all(held) else "depends" if any(held) else "not at this size"
+
+
+@experiment(
+    "feed_forward.few_experts",
+    claim="the gating network tends to converge to a state where it always produces large weights for the same few "
+    "experts",
+    source=Source(
+        "Shazeer et al. 2017",
+        "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer",
+        "https://arxiv.org/abs/1701.06538",
+        place="§ 4",
+        quote="We have observed that the gating network tends to converge to a state where it always produces large "
+        "weights for the same few experts.",
+    ),
+    control="the same mixture with the load-balancing loss of Fedus et al. 2021, at its own best learning rate; an "
+    "equal load would be 25% for two of eight experts",
+    verdict=few_experts_verdict,
+    seeds=SEEDS,
+)
+def few_experts(size: Size) -> Measurement:
+    """Count the held-out letters that each of eight experts processes, without and with the load-balancing loss."""
+    loads = [
+        torch.tensor([load for _, load in best_network(name, size.steps(MIXTURE_STEPS))])
+        for name in ("mixture", "balanced")
+    ]  # (seeds, experts) each
+    without, with_loss = ([load[:2].sum().item() for load in each] for each in loads)
+    return Measurement(
+        measured=f"the two busiest of eight experts process {100 * fmean(without):.0f}% of the letters without the "
+        f"load-balancing loss and {100 * fmean(with_loss):.0f}% with it",
+        rows=(
+            ("fraction of the letters", "without the loss", "with the loss"),
+            ("busiest expert", *(f"{each[:, 0].mean():.0%}" for each in loads)),
+            ("two busiest", *(f"{each[:, :2].sum(dim=1).mean():.0%}" for each in loads)),
+            ("two least busy", *(f"{each[:, -2:].sum(dim=1).mean():.0%}" for each in loads)),
+        ),
+        values=without,
+        figures={"without": without, "with_loss": with_loss},
+        because="It depends on the initial weights. Some routers prefer two experts, but the other six still get "
+        "about half of the letters. The loss makes the loads more equal.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Figures of chapter 6: one token in the network, units that fire, activation functions, a fact, and width."""
+"""Figures of chapter 6: one token in the network, units that fire, activation functions, a fact, and experts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from course_lib.live.drawing import Drawing, fix_layout, headline, new_figure, new_panels
-from course_lib.live.palette import BLUE, DIVERGING, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, SKY, WIDE
+from course_lib.live.palette import BLUE, DIVERGING, FONT, GREEN, GREY, INK, LIGHT, ORANGE, SKY, WIDE
 
 
 # ----------------------------------------------------------------------------------------------- one token, step by
@@ -216,34 +216,33 @@ class CapitalChances(Drawing):
         )
 
 
-# ---------------------------------------------------------------------------------------- how many fire, and how wide
-def active_over_training(steps: Sequence[int], shares: np.ndarray) -> Figure:
-    """Draw the fraction of active units (n_steps, layers) over the number of training steps."""
-    shares = np.asarray(shares)
-    figure, axes = new_figure(7.5, 3.7)
-    for layer, (share, color, marker) in enumerate(zip(shares.T, (BLUE, ORANGE, GREEN, PURPLE), "osD^")):
-        axes.plot(steps, share, color=color, marker=marker)
-        axes.text(steps[-1] * 1.02, share[-1], f"layer {layer}", fontsize=FONT, va="center", color=INK)
-    axes.set(xlim=(-5, steps[-1] * 1.22), ylim=(0, 0.65), xlabel="training steps", ylabel="fraction of units above 0")
+# ------------------------------------------------------------------------------------------------ a mixture of experts
+def mixture_in_training(
+    curves: Mapping[str, tuple[Sequence[int], Sequence[float]]], loads: Mapping[str, Sequence[float]]
+) -> Figure:
+    """Draw the held-out loss of each network, name -> (steps, losses), and the fraction of the tokens that each expert
+    of two mixtures processes, name -> (n_experts,), the busiest expert first; the second mixture is balanced."""
+    figure, (left, right) = new_panels(WIDE, 3.9, 2)
+    looks = dict(zip(curves, ((INK, "-"), (ORANGE, "--"), (BLUE, "-."))))
+    for name, (steps, losses) in curves.items():
+        color, style = looks[name]
+        left.plot(steps, losses, color=color, linestyle=style, linewidth=1.8, label=name)
+    left.legend(fontsize=FONT - 1, frameon=False)
+    left.set(xlabel="training steps", ylabel="held-out loss (nats per letter)")
+    n_experts = len(next(iter(loads.values())))
+    for i, (name, load) in enumerate(loads.items()):
+        places = np.arange(n_experts) + (i - 0.5) * 0.4
+        hatch = "//" if i == 0 else ""
+        right.bar(places, load, 0.4, color=looks[name][0], edgecolor="white", hatch=hatch, linewidth=0, label=name)
+    right.axhline(1 / n_experts, color=INK, linestyle=":", linewidth=1.2)
+    right.text(n_experts - 0.5, 1 / n_experts, "equal", fontsize=FONT - 1, color=INK, ha="right", va="bottom")
+    right.legend(fontsize=FONT - 1, frameon=False)
+    right.set(xlabel="expert, the busiest first", ylabel="fraction of the letters", xticks=range(n_experts))
+    right.set_xticklabels([str(i) for i in range(1, n_experts + 1)])
+    without, with_loss = (f"{load[0]:.0%}" for load in loads.values())
     headline(figure).set_text(
-        f"Training silences units: {shares[0].mean():.0%} are above 0 at the start, {shares[-1].mean():.0%} at the end"
+        f"The busiest of {n_experts} experts processes {without} of the letters; "
+        f"with the load-balancing loss, {with_loss}"
     )
-    return figure
-
-
-def loss_by_width(times: Sequence[int], losses: Sequence[float]) -> Figure:
-    """Draw the held-out loss for hidden layers of 1, 2, 4, … times d_model."""
-    figure, axes = new_figure(7.0, 3.5)
-    axes.set_xscale("log", base=2)
-    axes.plot(times, losses, "o-", color=BLUE, markersize=8)
-    for place, loss in zip(times, losses):
-        axes.annotate(
-            f"{loss:.2f}", (place, loss), xytext=(0, 10), textcoords="offset points", ha="center", fontsize=FONT
-        )
-    axes.set(xticks=times, xticklabels=[f"{n}×" for n in times], xlabel="hidden units, in multiples of d_model")
-    axes.set(ylabel="loss (nats per letter)", ylim=(min(losses) - 0.1, max(losses) + 0.15))
-    axes.minorticks_off()
-    headline(figure).set_text(
-        f"From {times[0]}× to {times[-1]}× the loss goes from {losses[0]:.2f} to {losses[-1]:.2f}"
-    )
+    fix_layout(figure)
     return figure
