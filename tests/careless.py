@@ -107,6 +107,8 @@ EQUIVALENT = [
     *[("pretrained.qk_norm", f"low number for minus infinity: {low}", NORMED) for low in ("-10000", "-100")],
     ("pretrained.qk_norm", "softmax otherwise: naive", NORMED),
     ("pretrained.qk_norm", "rows of zeros: angles by 1.0", "queries and keys rotated alike keep their products"),
+    ("pretrained.patch", "arguments exchanged: answer and other", "both parts of the fraction change their sign"),
+    ("pretrained.patch", "result of another kind: float*", "numbers are asked for, of any dtype"),
     ("training.accumulate", "order assumed: micro_batches backwards", "a sum over the parts does not mind their order"),
     ("masks.documents", "one off: document_ids *", "ids are only compared with each other"),
     ("positions.equivariance", "one off: n_shuffles +1", MORE),

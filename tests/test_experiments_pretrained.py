@@ -8,9 +8,11 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from course_lib.chapters.pretrained import claims as measured
 from course_lib.claims import find
+from course_lib.claims.interventions import patch
 from course_lib.config import TransformerConfig
 from course_lib.encoder_decoder import EncoderOnly
 from course_lib.gpt import DecoderOnly
+from course_lib.grading import EXERCISES
 from course_lib.hub.checkpoints import from_hf_state_dict
 from course_lib.pretrained import load_pretrained, shipped_figures
 from course_lib.tinytown import Tinytown
@@ -326,3 +328,80 @@ def test_the_attention_of_block_2_decides_between_the_nouns_of_the_story_and_not
     (_, _, both, kind), (_, _, looked_up, same_kind), *_ = measured.two_routes(*tinytown)
     assert abs(looked_up) < 0.3 * both
     assert min(kind, same_kind) > 1
+
+
+# ------------------------------------------------------------------------------------------------------------- patching
+def it_stories(tokenizer, *words):
+    """The ids of stories in which (animal, thing, adjective) are the words."""
+    stories = [measured.IT_STORY.format(animal=a, thing=t, why=why) for a, t, why in words]
+    return [torch.tensor([tokenizer.encode(story, end=False)]) for story in stories]
+
+
+@pytest.mark.parametrize("position", [1, 4, 7])
+def test_the_effects_of_the_exercise_are_those_of_hooks_in_transformers_gpt2(position):
+    model = drawn(DecoderOnly, n_layers=3)
+    tensors, settings = measured.gpt2_layout(model)
+    theirs = GPT2LMHeadModel(GPT2Config(**settings, bos_token_id=1, eos_token_id=2)).eval()
+    theirs.transformer.load_state_dict(tensors)
+    theirs.tie_weights()
+    clean, corrupted, control = torch.randint(30, (3, 2, 8))
+    answer, other = torch.tensor([3, 9]), torch.tensor([20, 11])
+
+    def leads(ids):
+        logits = theirs(ids).logits[:, -1]
+        return sum(logits[b, answer[b]] - logits[b, other[b]] for b in range(2)).item() / 2
+
+    def first(output):
+        return output[0] if isinstance(output, tuple) else output
+
+    def taken_over(block, source):
+        found = []
+        handle = block.register_forward_hook(lambda _, inputs, output: found.append(first(output).clone()))
+        theirs(source)
+        handle.remove()
+
+        def in_place(_, inputs, output):
+            first(output)[:, position] = found[0][:, position]
+
+        handle = block.register_forward_hook(in_place)
+        lead = leads(corrupted)
+        handle.remove()
+        return lead
+
+    with torch.no_grad():
+        start, end = leads(corrupted), leads(clean)
+        expected = {
+            name: [(taken_over(block, source) - start) / (end - start) for block in theirs.transformer.h]
+            for name, source in (("effect", clean), ("control", control))
+        }
+    found = EXERCISES["pretrained.patch"].reference(model, clean, corrupted, control, position, answer, other)
+    for name, row in expected.items():
+        assert found[name].tolist() == pytest.approx(row, abs=1e-4)
+        assert max(map(abs, row)) > 0.01
+
+
+def test_layer_1_brings_the_adjectives_message_and_layer_2_the_noun(tinytown):
+    """The teacher's note, and the table after the exercise: with the noun exchanged, a part that has the noun shows."""
+    model, tokenizer = tinytown
+    for animal, thing, another, tired, soft, warm in (
+        ("cat", "mat", "rug", "tired", "soft", "warm"),
+        ("dog", "sofa", "box", "hungry", "warm", "new"),
+        ("owl", "box", "chair", "clever", "new", "soft"),
+    ):
+        clean, corrupted, control, moved = it_stories(
+            tokenizer, (animal, thing, tired), (animal, thing, soft), (animal, thing, warm), (animal, another, soft)
+        )
+        last, nouns = clean.shape[1] - 1, [torch.tensor([tokenizer.id(noun)]) for noun in (animal, thing)]
+        effects = EXERCISES["pretrained.patch"].reference
+        for source, named in ((control, thing), (moved, another)):
+            found = effects(model, clean, corrupted, source, last, *nouns)
+            assert found["effect"].tolist() == pytest.approx([0, 1, 1, 1], abs=0.05)
+            assert found["control"][:2].tolist() == pytest.approx([0, 0], abs=0.02)
+            assert source is moved or found["control"].abs().max() < 0.05
+            with torch.no_grad():
+                logits = model(corrupted) + patch(model, corrupted, source, "blocks.2", [last])
+            assert tokenizer.tokens[int(logits[0, -1].argmax())] == named
+        at_adjective = effects(model, clean, corrupted, control, last - 4, *nouns)
+        assert at_adjective["effect"].tolist() == pytest.approx([1, 0, 0, 0], abs=0.05)
+        if animal == "cat":
+            assert found["control"][2:].tolist() == pytest.approx([0.25, 0.25], abs=0.01)

@@ -106,7 +106,7 @@ IDS = {  # chapter: the exercises it must have, with their kinds; it may have mo
         "number": ["kv_cache_bytes"],
         "experiment": ["quadratic", "rnn_or_attention"],
     },
-    "pretrained": {"code": ["map_gpt2"], "experiment": ["head_roles"]},
+    "pretrained": {"code": ["map_gpt2"], "experiment": ["head_roles", "patch"]},
     "assistant": {
         "code": ["answer_mask", "optimum", "dpo_loss", "group_advantage"],
         "number": ["best_of_n"],
@@ -185,7 +185,7 @@ def test_the_catalogue_holds_every_exercise_of_the_chapter(chapter):
 
 
 def test_every_page_belongs_to_a_chapter_of_which_exercises_are_asked_for():
-    assert sum(len(names) for kinds in IDS.values() for names in kinds.values()) == 119
+    assert sum(len(names) for kinds in IDS.values() for names in kinds.values()) == 120
     assert {exercise.id.partition(".")[0] for exercise in ALL} == set(BUILT)
 
 

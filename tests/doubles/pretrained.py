@@ -7,7 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from course_lib.gpt import evaluating
 from course_lib.positions import apply_rotary
+from course_lib.trace import trace
 
 
 def untransposed_without_the_last_norm(state_dict):
@@ -113,6 +115,88 @@ def all_queries_of_summed_texts(model, ids):
         first.append(w[:, :, 0].mean(-1))
         induction.append(torch.diagonal(w[:, n:, 1:], 0, 1, 2).mean(-1))
     return {"previous": torch.stack(previous), "first": torch.stack(first), "induction": torch.stack(induction)}
+
+
+def undivided_with_the_last_position(model, clean, corrupted, control, position, answer, other):
+    """The last position is replaced, and the change of the lead is not divided."""
+    model.eval()
+    rows = torch.arange(len(clean))
+
+    @torch.no_grad()
+    def diff(ids):
+        logits = model(ids)
+        return (logits[rows, -1, answer] - logits[rows, -1, other]).mean()
+
+    base = diff(corrupted)
+    out = {}
+    for name, tokens in [("effect", clean), ("control", control)]:
+        effects = []
+        for block in model.blocks:
+            kept = {}
+            h = block.register_forward_hook(lambda m, i, o, kept=kept: kept.update(out=o))
+            diff(tokens)
+            h.remove()
+
+            def put(m, i, o, kept=kept):
+                o = o.clone()
+                o[:, -1] = kept["out"][:, -1]
+                return o
+
+            h = block.register_forward_hook(put)
+            effects.append(diff(corrupted) - base)
+            h.remove()
+        out[name] = torch.stack(effects)
+    return out
+
+
+def probabilities_of_the_whole_run(model, clean, corrupted, control, position, answer, other):
+    """Probabilities in place of logits, and the stream at all positions."""
+
+    def p(ids):
+        probs = model(ids)[:, -1].softmax(-1)
+        return (probs.gather(1, answer.unsqueeze(1)) - probs.gather(1, other.unsqueeze(1))).mean().item()
+
+    with evaluating(model):
+        low, high = p(corrupted), p(clean)
+        result = {"effect": [], "control": []}
+        for key, source in (("effect", clean), ("control", control)):
+            for i, block in enumerate(model.blocks):
+                with trace(model, f"blocks.{i}") as seen:
+                    model(source)
+                hook = block.register_forward_hook(lambda *_, new=seen[f"blocks.{i}"]: new)
+                result[key].append((p(corrupted) - low) / (high - low))
+                hook.remove()
+    return result
+
+
+def first_text_with_hooks_left(model, clean, corrupted, control, position, answer, other):
+    """The hooks are not removed, and only the first text is measured."""
+    model.eval()
+
+    def logit_diff(ids):
+        logits = model(ids)[0, -1]
+        return logits[answer[0]] - logits[other[0]]
+
+    with torch.no_grad():
+        start = logit_diff(corrupted)
+        total = logit_diff(clean) - start
+        table = {}
+        for key, ids in {"effect": clean, "control": control}.items():
+            table[key] = []
+            for layer in model.blocks:
+                store = []
+                hook = layer.register_forward_hook(lambda m, i, o, store=store: store.append(o))
+                model(ids)
+                hook.remove()
+
+                def swap_in(m, i, o, store=store):
+                    o = o.clone()
+                    o[:, position] = store[0][:, position]
+                    return o
+
+                layer.register_forward_hook(swap_in)
+                table[key].append(((logit_diff(corrupted) - start) / total).item())
+    return table
 
 
 def radians_that_grow(T, d_head, theta, factor, low, high, original):
@@ -243,6 +327,11 @@ DOUBLES = {
         (columns_and_sums, ("rows for columns", "sum over the positions")),
         (own_place_and_own_word, ("itself for the position before", "the same word")),
         (all_queries_of_summed_texts, ("first position counted", "sum over the texts")),
+    ],
+    "pretrained.patch": [
+        (undivided_with_the_last_position, ("last position", "not divided")),
+        (probabilities_of_the_whole_run, ("probabilities", "all positions")),
+        (first_text_with_hooks_left, ("one text", "hooks left")),
     ],
     "pretrained.rope_scaling": [
         (radians_that_grow, ("2π forgotten", "speeds that grow")),

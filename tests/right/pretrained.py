@@ -8,7 +8,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from course_lib.claims import interventions
+from course_lib.gpt import evaluating
 from course_lib.positions import apply_rotary
+from course_lib.trace import trace
 
 
 def map_block_by_block(theirs):
@@ -104,6 +107,87 @@ def roles_in_numpy(model, ids):
         "previous": np.trace(weights, offset=-1, axis1=2, axis2=3) / (2 * n - 1),
         "first": weights[:, :, 1:, 0].mean(axis=-1),
         "induction": np.trace(late, offset=1, axis1=2, axis2=3) / n,
+    }
+
+
+def effects_text_by_text(model, clean, corrupted, control, position, answer, other):
+    """One text at a time, each block wrapped in turn in a copy of the model; the leads are added up in Python."""
+    B, L = len(clean), len(model.blocks)
+
+    class Wrapped(nn.Module):
+        def __init__(self, block, vector):
+            super().__init__()
+            self.block, self.vector = block, vector
+
+        def forward(self, x, **options):
+            x = self.block(x, **options)
+            return torch.cat([x[:, :position], self.vector[None, None], x[:, position + 1 :]], dim=1)
+
+    def lead(network, b, ids):
+        logits = network(ids)[0, -1]
+        return float(logits[answer[b]] - logits[other[b]])
+
+    sums = {"effect": [0.0] * L, "control": [0.0] * L}
+    whole = start = 0.0
+    with torch.inference_mode():
+        network = copy.deepcopy(model).eval()
+        for b in range(B):
+            start += lead(network, b, corrupted[b : b + 1])
+            whole += lead(network, b, clean[b : b + 1])
+            for name, ids in (("effect", clean), ("control", control)):
+                with trace(network, "blocks.?") as seen:
+                    network(ids[b : b + 1])
+                for layer in range(L):
+                    block = network.blocks[layer]
+                    network.blocks[layer] = Wrapped(block, seen[f"blocks.{layer}"][0, position])
+                    sums[name][layer] += lead(network, b, corrupted[b : b + 1])
+                    network.blocks[layer] = block
+    return {name: [(each - start) / (whole - start) for each in row] for name, row in sums.items()}
+
+
+def effects_in_one_batch(model, clean, corrupted, control, position, answer, other):
+    """All three texts in one batch: in a single run, the corrupted rows take their part from the others."""
+    B = len(clean)
+    was = model.training
+    model.eval()
+
+    def leads(ids):
+        logits = model(ids)[:, -1].log_softmax(dim=-1)
+        rows = torch.arange(len(ids))
+        n = len(ids) // B
+        return (logits[rows, answer.repeat(n)] - logits[rows, other.repeat(n)]).view(n, B).mean(dim=1)
+
+    def exchange(module, inputs, output):
+        output[: 2 * B, position] = output[2 * B :, position]
+
+    found = []
+    with torch.no_grad():
+        best, worst = leads(torch.cat([clean, corrupted]))
+        for block in model.blocks:
+            hook = block.register_forward_hook(exchange)
+            try:
+                found.append(leads(torch.cat([corrupted, corrupted, clean, control]))[:2])
+            finally:
+                hook.remove()
+    model.train(was)
+    effect, other_effect = (torch.stack(found, dim=1) - worst) / (best - worst)
+    return {"control": other_effect, "effect": effect}
+
+
+def effects_of_the_library(model, clean, corrupted, control, position, answer, other):
+    def lead(logits):
+        return (logits[:, -1].gather(1, answer[:, None]) - logits[:, -1].gather(1, other[:, None])).mean()
+
+    with evaluating(model):
+        whole = lead(model(clean) - model(corrupted))
+    return {
+        name: torch.stack(
+            [
+                lead(interventions.patch(model, corrupted, source, f"blocks.{i}", [position])) / whole
+                for i in range(len(model.blocks))
+            ]
+        )
+        for name, source in (("effect", clean), ("control", control))
     }
 
 
@@ -237,7 +321,9 @@ class LoRAInScaledParts(nn.Module):
 RIGHT = {
     "pretrained.map_gpt2": [map_block_by_block, map_by_patterns, map_in_numpy],
     "pretrained.head_roles": [roles_by_loops, roles_by_targets, roles_in_numpy],
+    "pretrained.patch": [effects_text_by_text, effects_in_one_batch],
     "pretrained.rope_scaling": [angles_as_published, angles_by_lerp, angles_in_numpy],
     "pretrained.qk_norm": [qk_norm_head_by_head, qk_norm_with_a_group_axis, qk_norm_in_numpy],
     "pretrained.lora": [LoRAByFunctional, LoRAInScaledParts],
 }
+OF_THE_LIBRARY = {"pretrained.patch": [effects_of_the_library]}

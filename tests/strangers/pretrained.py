@@ -2,6 +2,7 @@
 
 import math
 from collections import OrderedDict
+from functools import partial
 
 import numpy as np
 import torch
@@ -197,6 +198,131 @@ def by_comparing_words(model, ids):
     previous, first, induction = previous / (B * (T - 1)), first / (B * (T - 1)), induction / (B * n)
     tables = {"previous": previous, "first": first, "induction": induction}
     return {name: torch.from_numpy(table) for name, table in tables.items()}
+
+
+# --- patching ---------------------------------------------------------------------------------------------------------
+
+
+def effects_as_in_arena(model, clean, corrupted, control, position, answer, other):
+    """A cache of the other run, a hook with functools.partial, and a metric that is 0 and 1 at the two ends."""
+    model.eval()
+    resid_post = {}
+
+    def cache_hook(layer, module, args, output):
+        resid_post[layer] = output.detach().clone()
+
+    def patch_residual_component(layer, module, args, output):
+        corrupted_residual_component = output.clone()
+        corrupted_residual_component[:, position, :] = resid_post[layer][:, position, :]
+        return corrupted_residual_component
+
+    def logits_to_ave_logit_diff(logits):
+        final_logits = logits[:, -1, :]
+        pair = final_logits.gather(dim=-1, index=torch.stack([answer, other], dim=-1))
+        return (pair[:, 0] - pair[:, 1]).mean()
+
+    with torch.no_grad():
+        clean_logit_diff = logits_to_ave_logit_diff(model(clean))
+        corrupted_logit_diff = logits_to_ave_logit_diff(model(corrupted))
+        rows = []
+        for tokens in (clean, control):
+            hooks = [b.register_forward_hook(partial(cache_hook, i)) for i, b in enumerate(model.blocks)]
+            model(tokens)
+            for hook in hooks:
+                hook.remove()
+            results = torch.zeros(len(model.blocks), dtype=torch.float32)
+            for layer, block in enumerate(model.blocks):
+                hook = block.register_forward_hook(partial(patch_residual_component, layer))
+                patched_logit_diff = logits_to_ave_logit_diff(model(corrupted))
+                hook.remove()
+                results[layer] = (patched_logit_diff - corrupted_logit_diff) / (clean_logit_diff - corrupted_logit_diff)
+            rows.append(results)
+    return dict(zip(("effect", "control"), rows))
+
+
+class _Patched:
+    """A context manager that gives one block another forward."""
+
+    def __init__(self, block, position, value):
+        self.block, self.position, self.value = block, position, value
+
+    def __enter__(self):
+        self.before = self.block.forward
+
+        def forward(*args, **kwargs):
+            h = self.before(*args, **kwargs)
+            chosen = torch.zeros(h.shape[1], 1, dtype=torch.bool)
+            chosen[self.position] = True
+            return torch.where(chosen, self.value, h)
+
+        self.block.forward = forward
+        return self
+
+    def __exit__(self, *exc):
+        self.block.forward = self.before
+
+
+@torch.no_grad()
+def effects_with_a_context_manager(model, clean, corrupted, control, position, answer, other):
+    model = model.train(False)
+
+    def score(ids):
+        picked = model(ids)[range(len(ids)), -1]
+        return sum(float(p[a] - p[o]) for p, a, o in zip(picked, answer, other)) / len(ids)
+
+    def recorded(ids):
+        h = {}
+        hooks = [
+            block.register_forward_hook(lambda m, i, o, name=name: h.update({name: o}))
+            for name, block in enumerate(model.blocks)
+        ]
+        model(ids)
+        [hook.remove() for hook in hooks]
+        return h
+
+    low, high = score(corrupted), score(clean)
+    out = {"effect": [], "control": []}
+    for key, ids in zip(out, (clean, control)):
+        states = recorded(ids)
+        for number, block in enumerate(model.blocks):
+            with _Patched(block, position, states[number]):
+                out[key].append((score(corrupted) - low) / (high - low))
+    return {key: np.array(row) for key, row in out.items()}
+
+
+def effects_at_the_input_of_the_next(model, clean, corrupted, control, position, answer, other):
+    """What a block returns is what the next one is given: the hooks stand before the next block, or the last norm."""
+    readers = [*list(model.blocks)[1:], model.final_norm]
+    pair = torch.stack((answer, other), 1)
+    training = model.training
+    model.eval()
+
+    def run(ids, reader=None, vectors=None):
+        def before(_, inputs):
+            h, *rest = inputs
+            if vectors is None:
+                taken.append(h[:, position].clone())
+                return None
+            h = h.index_copy(1, torch.tensor([position]), vectors.unsqueeze(1))
+            return (h, *rest)
+
+        taken = []
+        handle = None if reader is None else reader.register_forward_pre_hook(before)
+        logits = model(ids)[:, -1].take_along_dim(pair, 1)
+        if handle:
+            handle.remove()
+        return (logits[:, 0] - logits[:, 1]).sum(), taken
+
+    with torch.no_grad():
+        (bad, _), (good, _) = run(corrupted), run(clean)
+
+        def ratio(reader, ids):
+            return (run(corrupted, reader, run(ids, reader)[1][0])[0] - bad).div(good - bad).item()
+
+        answer_comes_back = tuple(ratio(reader, clean) for reader in readers)
+        nothing_comes_back = tuple(ratio(reader, control) for reader in readers)
+    model.train(training)
+    return {"effect": answer_comes_back, "control": nothing_comes_back}
 
 
 # --- RoPE for longer texts --------------------------------------------------------------------------------------------
@@ -473,6 +599,11 @@ STRANGERS = {
         number_by_number,
     ],
     "pretrained.head_roles": [by_diagonals_of_a_pattern, by_comparing_words],
+    "pretrained.patch": [
+        effects_as_in_arena,
+        effects_with_a_context_manager,
+        effects_at_the_input_of_the_next,
+    ],
     "pretrained.rope_scaling": [angles_with_where, angles_of_complex_numbers, angles_by_masks, angles_in_python],
     "pretrained.qk_norm": [
         qk_norm_as_in_transformers,

@@ -1,5 +1,7 @@
 """How the tests of chapter 15 build arguments that are not plain data, and use an answer: see `grading/fixtures.py`."""
 
+import copy
+from functools import cache
 from typing import Any
 
 import torch
@@ -7,6 +9,7 @@ from torch import Tensor, nn
 
 from course_lib import gpt
 from course_lib.grading.fixtures import drawn_decoder
+from course_lib.pretrained import load_pretrained
 
 
 class _StoredWeights(nn.Module):
@@ -34,6 +37,42 @@ def restless_decoder(config: dict, seed: int) -> gpt.DecoderOnly:
         for parameter in model.parameters():
             parameter.normal_(std=0.6, generator=rng)
     return model.eval()
+
+
+def attentive_decoder(config: dict, seed: int) -> gpt.DecoderOnly:
+    """Return a decoder in float64 in which attention moves much from token to token; in training mode if it has
+    dropout."""
+    model = restless_decoder(config, seed).double()
+    with torch.no_grad():
+        for block in model.blocks:
+            for parameter in block.attention.parameters():
+                parameter.mul_(3)
+    return model.train(model.config.dropout > 0)
+
+
+def tinytown() -> gpt.DecoderOnly:
+    """Return the trained Tinytown model."""
+    return copy.deepcopy(_tinytown())
+
+
+@cache
+def _tinytown() -> gpt.DecoderOnly:
+    return load_pretrained("tinytown")[0]
+
+
+def as_rows(answer, *args):
+    """Return the rows of an answer's dictionary as float64, whether they are lists, tuples or tensors."""
+    found = answer(*args)
+    if not isinstance(found, dict):
+        return found
+    return {name: _as_row(row) for name, row in found.items()}
+
+
+def _as_row(row: Any) -> Any:
+    try:
+        return torch.as_tensor(row, dtype=torch.float64).detach()
+    except (TypeError, ValueError, RuntimeError):
+        return row
 
 
 def drawn_linear(d_in: int, d_out: int, seed: int, bias: bool = True, dtype: str = "float32") -> nn.Linear:
