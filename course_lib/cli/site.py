@@ -15,8 +15,8 @@ def add(commands: argparse._SubParsersAction) -> None:
             "address. Needs the packages under “The web edition” in requirements.txt. The first page also has a model "
             "in English, if `weights stories15m` has downloaded one. All addresses in the pages follow from "
             "[project.urls] in pyproject.toml: the repository, Colab, Kaggle, Binder, and the site's own address for "
-            "search engines, previews and the feed of claims. The site's address is Homepage there or, without it, that "
-            "of the repository on GitHub Pages."
+            "search engines, previews and the feed of claims. The site's address is Homepage there; "
+            "without Homepage, it is the repository's address on GitHub Pages."
         ),
         epilog="Example: python -m course_lib site --out build/site, then open build/site/index.html",
     )

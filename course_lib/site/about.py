@@ -1,7 +1,7 @@
 """What the pages say about the course itself: who wrote it, how to cite it, and the addresses that lead to it.
 
-All addresses follow from `[project.urls]` in `pyproject.toml`. If it is missing, the pages have no address but their own
-relative ones, and `missing` says what visitors lose. The names and the title come from `CITATION.cff`.
+All addresses follow from `[project.urls]` in `pyproject.toml`. If it is missing, the pages link only to each other, and
+`missing` says what visitors lose. The names and the title come from `CITATION.cff`.
 """
 
 import re
@@ -19,7 +19,8 @@ HOME = ("homepage", "documentation")  # the labels under which [project.urls] ha
 class Course:
     """The course as its pages name it.
 
-    repository: "owner/name" on GitHub, "" if unknown. home: the address of the web edition, ending in "/"; "" if unknown.
+    repository: "owner/name" on GitHub; "" if unknown.
+    home: the address of the web edition, which ends in "/"; "" if unknown.
     """
 
     title: str

@@ -86,7 +86,10 @@ def _mathjax(target: Path) -> None:
 
 
 def _sphinx(source: Path, out: Path, doctrees: Path, processes: int, course: Course) -> None:
-    """Run Sphinx. What its templates say about the course is passed with -A. Every warning is an error, including a reference without a target."""
+    """Run Sphinx. Every warning is an error, including a reference without a target.
+
+    The options -A pass what the templates say about the course.
+    """
     command = [sys.executable, "-m", "sphinx", "-q", "-n", "-W", "--keep-going", "-j", str(processes)]
     command += ["-D", f"nb_execution_cache_path={doctrees}"]
     told = {"repository": course.source, "archive": course.archive, "cited": course.cited()}

@@ -1,4 +1,4 @@
-"""The pictures that other sites show next to a link to a page: one for each chapter, one for each claim, one for the rest.
+"""The pictures that other sites show next to a link: one for each chapter, one for each claim, one for all other pages.
 
 `Card` has the words, `draw` draws them. The name of a card's file follows from its words and from this module, so
 `draw_cards` takes a card that has not changed from the site that was built before.
@@ -24,6 +24,7 @@ from course_lib.live.palette import BLUE, GREY, INK, LIGHT
 WIDTH, HEIGHT = 1200, 630  # pixels, which Facebook, LinkedIn, Mastodon and Slack show without cutting
 DPI = 100
 LEFT, RIGHT = 90, 1110  # pixels between which the words are
+TOP, BETWEEN = 130, 24  # pixels above the title, and between the title and the words below it
 SIZES = (38, 34, 30, 27, 24, 21)  # points, of which the words get the largest that leaves them enough room
 COLOURS = 32  # enough for letters with smooth edges
 MOTIF = 6  # rows of the causal mask in the corner
@@ -79,10 +80,9 @@ def draw(card: Card) -> bytes:
     colour, mark = _marks().get(card.verdict, (BLUE, ""))
     figure.add_artist(Rectangle((0, 0), 28 / WIDTH, 1, color=colour))
     _write(figure, LEFT, 72, card.above, 20, GREY)
-    low = 470 if card.verdict else 360  # the title and the line below it end here
-    size, title, below = _fitted(canvas.get_renderer(), card, low - 120)
-    after = _write(figure, LEFT, 130, title, size, INK, weight="bold")
-    _write(figure, LEFT, after + 24, below, _below(size), GREY)
+    size, title, below = _fitted(canvas.get_renderer(), card, room(card))
+    after = _write(figure, LEFT, TOP, title, size, INK, weight="bold")
+    _write(figure, LEFT, after + BETWEEN, below, _below(size), GREY)
     if card.verdict:
         figure.add_artist(_line(LEFT, 520, RIGHT, 520))
         spot = Line2D([(LEFT + 20) / WIDTH], [1 - 575 / HEIGHT], marker=mark, color=colour, markersize=22)
@@ -96,6 +96,11 @@ def draw(card: Card) -> bytes:
     small = io.BytesIO()
     image.save(small, "png", optimize=True)
     return small.getvalue()
+
+
+def room(card: Card) -> int:
+    """Return how many pixels the title and the words below it may take."""
+    return (500 if card.verdict else 360) - TOP
 
 
 def _marks() -> dict[str, tuple[str, str]]:
@@ -112,9 +117,13 @@ def _fitted(renderer: RendererAgg, card: Card, height: int) -> tuple[int, list[s
     for size in SIZES:
         title = _lines(renderer, card.title, size, "bold")
         below = _lines(renderer, card.below, _below(size), "normal")
-        if len(title) * _step(size) + 24 + len(below) * _step(_below(size)) <= height:
+        if _height(size, title, below) <= height:
             break
     return size, title, below
+
+
+def _height(size: int, title: list[str], below: list[str]) -> float:
+    return len(title) * _step(size) + BETWEEN + len(below) * _step(_below(size))
 
 
 def _lines(renderer: RendererAgg, text: str, size: int, weight: str) -> list[str]:
@@ -160,4 +169,4 @@ def _mask(figure: Figure) -> None:
             alpha = 0.25 + 0.75 * (column + 1) / (row + 1) if column <= row else 1.0
             spot = (x / WIDTH, 1 - (y + side) / HEIGHT)
             seen = {"color": BLUE, "alpha": alpha} if column <= row else {"color": LIGHT}
-            figure.add_artist(Rectangle(spot, side / WIDTH, side / HEIGHT, linewidth=0, **seen))  # type: ignore[arg-type]
+            figure.add_artist(Rectangle(spot, side / WIDTH, side / HEIGHT, linewidth=0, **seen))

@@ -36,7 +36,8 @@ LOST = """<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1">
 <title>This page does not exist</title>
-<style>:root {{ color-scheme: light dark; }} body {{ font: 1.1rem/1.6 sans-serif; margin: 4rem auto; max-width: 36em; padding: 0 1em; }}</style>
+<style>:root {{ color-scheme: light dark; }}
+body {{ font: 1.1rem/1.6 sans-serif; margin: 4rem auto; max-width: 36em; padding: 0 1em; }}</style>
 </head>
 <body>
 <h1>This page does not exist</h1>
@@ -99,7 +100,7 @@ def html_pages(site: Path) -> list[str]:
 
 # ------------------------------------------------------------------------------------------------------ what pages say
 def known_pages(course: Course) -> dict[str, Page]:
-    """Return path -> what is said about it, for the first page, the chapters, the exercises, the claims and their list."""
+    """Return path -> what is said about it: first page, chapters, exercises, claims, their list and the glossary."""
     pages = {"index.html": Page(course.title, course.abstract, general_card(course), "course")}
     for chapter in CHAPTERS:
         name = chapter.notebook.replace(".ipynb", ".html")
@@ -125,7 +126,7 @@ def known_pages(course: Course) -> dict[str, Page]:
 
 
 def verdict_sentence(finding: Finding) -> str:
-    """Return the verdict on a claim with its reason: "Refuted. It depends …"."""
+    """Return the verdict on a claim and the reason for it, such as "Depends. It depends on the initialization …"."""
     return f"{_sentence(finding.verdict)} {finding.because}"
 
 
@@ -208,7 +209,7 @@ def with_head(text: str, tags: str) -> str:
 
 
 def structured(path: str, page: Page, course: Course) -> dict[str, Any]:
-    """Return a page's structured data in the words of schema.org: a Course for the first page, else a LearningResource."""
+    """Return a page's data as schema.org defines it: a Course for the first page, a LearningResource for any other."""
     whole: dict[str, Any] = {"@type": "Course", "name": course.title, "description": course.abstract}
     whole["provider"] = {"@type": "Organization", "name": course.authors}
     if course.home:
