@@ -52,7 +52,9 @@ class Card:
     @property
     def alt(self) -> str:
         """Return the words of the picture."""
-        return ". ".join(part.rstrip(".") for part in (self.above, self.title, self.below, self.verdict) if part) + "."
+        verdict = self.verdict and f"verdict: {self.verdict}"
+        parts = (part.rstrip(".") for part in (self.above, self.title, self.below, verdict) if part)
+        return ". ".join(part[0].upper() + part[1:] for part in parts) + "."
 
 
 def draw_cards(cards: Iterable[Card], folder: Path, before: Path) -> int:

@@ -219,7 +219,7 @@ def claim(experiment: Experiment, finding: Finding, course: Course) -> str:
     tried = f"**Also tried:**\n\n{sizes}\n\n" if sizes else ""
     rows = f"{rows_as_html(finding.rows)}\n\n" if finding.rows else ""
     path = f"claims/{experiment.id}.html"
-    cited = course.cited(path, f"{experiment.stated} (verdict: {finding.verdict})")
+    cited = course.cited(path, f"{experiment.stated.removesuffix('.')} (verdict: {finding.verdict})")
     share = (
         f'<p class="share"><strong>Share this page:</strong> <code>{course.page(path)}</code></p>\n\n'
         if course.home

@@ -268,7 +268,7 @@ def feed(course: Course, root: Path) -> bytes:
         finding, address = findings[each.id], course.page(f"claims/{each.id}.html")
         entry = _child(top, "entry")
         _child(entry, "id", address)
-        _child(entry, "title", f"{each.stated} ({finding.verdict})")
+        _child(entry, "title", f"{each.stated.removesuffix('.')} ({finding.verdict})")
         _child(entry, "updated", dates[each.chapter].isoformat())
         _child(entry, "link", rel="alternate", type="text/html", href=address)
         _child(entry, "category", term=finding.verdict)
