@@ -3,9 +3,15 @@
 import base64
 import gzip
 import inspect
+import io
 import json
+import os
 import re
+import subprocess
+from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import nbformat
 import pytest
@@ -13,6 +19,7 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from packaging.requirements import Requirement
+from PIL import Image
 from safetensors.torch import load
 
 from course_lib.__main__ import main
@@ -24,11 +31,13 @@ from course_lib.live.glass.pack import pack
 from course_lib.live.guesses import questions
 from course_lib.live.page import VIEW, WAKE
 from course_lib.pretrained import load_pretrained
-from course_lib.site import build, elsewhere, links, pages, states
+from course_lib.site import about, build, cards, elsewhere, links, pages, sharing, states
 from course_lib.tinytown import WordTokenizer
 
 ROOT = Path(__file__).parent.parent
 PNG = base64.b64encode(b"as good as a picture").decode()
+COURSE = about.course_of(ROOT)  # it has no addresses until the repository has one
+AT_HOME = replace(COURSE, repository="some/course", home="https://some.github.io/course/")
 NO_FIGURES: dict[str, str] = {}
 
 
@@ -226,7 +235,7 @@ def test_every_recorded_claim_has_a_page_with_all_that_settles_it():
     findings = recorded()
     for each in in_order():
         finding = findings[each.id]
-        text = pages.claim(each, finding)
+        text = pages.claim(each, finding, COURSE)
         stated = (each.claim, each.control, each.source.quote, finding.measured.removesuffix("."), finding.because)
         for part in (*stated, *each.outcomes.values()):
             assert pages.literal(part) in text
@@ -237,13 +246,14 @@ def test_every_recorded_claim_has_a_page_with_all_that_settles_it():
 
 def test_a_colab_link_is_there_if_and_only_if_the_project_names_its_address(tmp_path):
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
-    assert pages.repository_of(tmp_path) == ""
+    assert about.repository_of(tmp_path) == ""
     (tmp_path / "pyproject.toml").write_text("[project.urls]\nRepository = 'https://github.com/some/course.git'\n")
-    assert pages.repository_of(tmp_path) == "some/course"
+    assert about.repository_of(tmp_path) == "some/course"
     linked = pages._run_it("notebooks/04_heads.ipynb", "some/course")
     assert "/github/some/course/blob/elsewhere/notebooks/04_heads.ipynb" in linked
     assert "welcome?src=https://github.com/some/course/blob/elsewhere/notebooks/04_heads.ipynb" in linked
-    assert "Colab" not in pages._run_it("notebooks/04_heads.ipynb", "")
+    assert "/gh/some/course/main?urlpath=lab/tree/notebooks/04_heads.ipynb" in linked
+    assert not {"Colab", "Binder"} & set(re.findall(r"\w+", pages._run_it("notebooks/04_heads.ipynb", "")))
 
 
 def test_a_page_that_names_commands_says_which_python_they_mean(tmp_path):
@@ -364,6 +374,277 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
     with pytest.raises(ValueError, match="--out"):
         build.build(ROOT, tmp_path, 1)
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+# ------------------------------------------------------------------------------------------------------- passing it on
+class Head(HTMLParser):
+    """The tags of a page that are for those who do not see it."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.metas: dict[str, list[str]] = {}
+        self.links: dict[str, list[str]] = {}
+        self.data: list[dict] = []
+        self._in_data = False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        about = dict(attrs)
+        if tag == "meta" and (name := about.get("name") or about.get("property")):
+            self.metas.setdefault(name, []).append(about["content"])
+        if tag == "link":
+            self.links.setdefault(about["rel"], []).append(about["href"])
+        self._in_data = tag == "script" and about.get("type") == "application/ld+json"
+
+    def handle_data(self, data):
+        if self._in_data:
+            self.data.append(json.loads(data))
+
+    def handle_endtag(self, tag):
+        self._in_data = False
+
+
+PLAIN = "<html><head><title>A &amp; b</title></head><body></body></html>"
+
+
+@pytest.fixture
+def bare_site(tmp_path, monkeypatch):
+    """A function that writes a site with a page of each kind, without contents, and shares it. Its cards are empty."""
+    monkeypatch.setattr(cards, "draw", lambda card: b"a picture")
+
+    def made(course) -> Path:
+        site = tmp_path / ("with" if course.home else "without")
+        known = sharing.known_pages(course)
+        for path in (*known, "search.html", "genindex.html", "notebooks/new.html"):
+            (site / path).parent.mkdir(parents=True, exist_ok=True)
+            (site / path).write_text(PLAIN, encoding="utf-8")
+        glass = '<!doctype html><title>A model</title><main class="glass"></main>'
+        (site / "glass.html").write_text(glass, encoding="utf-8")
+        sharing.share(site, course, ROOT, before=tmp_path / "none")
+        return site
+
+    return made
+
+
+def heads(site: Path) -> dict[str, Head]:
+    return {path: Head((site / path).read_text(encoding="utf-8")) for path in sharing.html_pages(site)}
+
+
+def test_every_page_has_one_description_and_a_preview_and_its_data_name_the_course(bare_site):
+    for path, head in heads(bare_site(AT_HOME)).items():
+        for name in ("description", "og:title", "og:description", "og:type", "twitter:card", "twitter:title"):
+            assert len(head.metas.get(name, [])) == 1, (path, name)
+            assert head.metas[name][0], (path, name)
+        assert head.metas["description"] == head.metas["og:description"]
+        assert ("noindex" in head.metas.get("robots", [])) == (path in sharing.HIDDEN)
+        if path in (*sharing.HIDDEN, "notebooks/new.html"):
+            assert head.data == []
+            continue
+        (told,) = head.data
+        whole = told if path == "index.html" else told["isPartOf"]
+        assert (whole["@type"], whole["name"], whole["url"]) == ("Course", COURSE.title, AT_HOME.home)
+        assert told["@type"] == ("Course" if path == "index.html" else "LearningResource")
+
+
+def test_descriptions_are_the_chapters_promise_and_the_claims_verdict(bare_site):
+    found, findings = heads(bare_site(COURSE)), recorded()
+    for chapter in CHAPTERS:
+        (said,) = found[f"notebooks/{Path(chapter.notebook).stem}.html"].metas["description"]
+        assert said[1:] == f"{chapter.promise[1:]}."
+    for each in in_order():
+        (said,) = found[f"claims/{each.id}.html"].metas["description"]
+        assert said.casefold() == f"{findings[each.id].verdict}. {findings[each.id].because}".casefold()
+        assert found[f"claims/{each.id}.html"].metas["og:title"] == [each.stated]
+    assert found["search.html"].metas["og:title"] == ["A & b"], "other pages have their own title"
+
+
+def test_each_page_has_its_own_canonical_address_and_a_picture_that_is_there(bare_site):
+    site = bare_site(AT_HOME)
+    found = {path: head for path, head in heads(site).items() if path not in sharing.HIDDEN}
+    canonical = {path: head.links["canonical"] for path, head in found.items()}
+    assert all(len(addresses) == 1 for addresses in canonical.values())
+    assert len({addresses[0] for addresses in canonical.values()}) == len(found)
+    assert canonical["index.html"] == [AT_HOME.home]
+    assert canonical["claims/index.html"] == [f"{AT_HOME.home}claims/"]
+    assert canonical["notebooks/02_attention.html"] == [f"{AT_HOME.home}notebooks/02_attention.html"]
+    pictures = {path: head.metas["og:image"] for path, head in found.items()}
+    for path, (picture,) in pictures.items():
+        assert (site / picture.removeprefix(AT_HOME.home)).is_file(), path
+        assert found[path].metas["twitter:image"] == [picture]
+    own = [*(f"claims/{each.id}.html" for each in in_order())]
+    own += [f"notebooks/{Path(chapter.notebook).stem}.html" for chapter in CHAPTERS]
+    assert len({pictures[path][0] for path in [*own, "index.html"]}) == len(own) + 1
+    assert pictures["glass.html"] == pictures["index.html"] == pictures["claims/index.html"]
+
+
+def test_without_an_address_nothing_absolute_is_made_up(bare_site):
+    site = bare_site(COURSE)
+    assert not COURSE.home, "this test, and the line that `site` prints, are for a repository without an address"
+    for path, head in heads(site).items():
+        assert "canonical" not in head.links, path
+        assert not {"og:url", "og:image", "twitter:image"} & head.metas.keys(), path
+        assert all("url" not in told and "url" not in told.get("isPartOf", {}) for told in head.data), path
+    others = {path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file()} - {*heads(site)}
+    assert others == {"robots.txt", "CITATION.cff"}
+    assert "http" not in (site / "robots.txt").read_text(encoding="utf-8")
+
+
+def test_the_sitemap_lists_every_page_once_but_those_without_contents(bare_site):
+    site = bare_site(AT_HOME)
+    listed = [each.text for each in ElementTree.parse(site / "sitemap.xml").iter(f"{{{sharing.SITEMAP}}}loc")]
+    canonical = [head.links["canonical"][0] for path, head in heads(site).items() if path not in sharing.HIDDEN]
+    assert sorted(listed) == sorted(canonical)
+    assert f"Sitemap: {AT_HOME.home}sitemap.xml" in (site / "robots.txt").read_text(encoding="utf-8")
+
+
+def test_the_feed_has_every_claim_with_its_verdict_and_measurement(bare_site):
+    site, findings = bare_site(AT_HOME), recorded()
+    top = ElementTree.parse(site / "feed.xml").getroot()
+    atom = {"": sharing.ATOM}
+    entries = {entry.findtext("id", namespaces=atom): entry for entry in top.findall("entry", atom)}
+    assert len(entries) == len(top.findall("entry", atom)) == len(in_order())
+    for each in in_order():
+        entry, finding = entries[f"{AT_HOME.home}claims/{each.id}.html"], findings[each.id]
+        assert each.stated.removesuffix(".") in entry.findtext("title", namespaces=atom)
+        assert entry.find("category", atom).get("term") == finding.verdict
+        said = entry.findtext("summary", namespaces=atom)
+        assert finding.verdict in said
+        assert finding.measured.removesuffix(".") in said
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:]+\+00:00", entry.findtext("updated", namespaces=atom))
+    for path in ("index.html", "claims/index.html", "notebooks/02_attention.html"):
+        (link,) = Head((site / path).read_text(encoding="utf-8")).links["alternate"]
+        assert ((site / path).parent / link).resolve() == (site / "feed.xml").resolve()
+
+
+def test_a_claims_date_is_that_of_the_last_commit_to_its_findings(tmp_path):
+    file = tmp_path / "claims.json"
+    file.write_text("{}")
+    at = {"GIT_AUTHOR_DATE": "2026-01-02T03:04:05+02:00", "GIT_COMMITTER_DATE": "2026-01-02T03:04:05+02:00"}
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+    assert sharing._changed(tmp_path, "claims.json").timestamp() == int(file.stat().st_mtime)
+    for words in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "one"]):
+        subprocess.run(["git", *words], cwd=tmp_path, env=os.environ | at, check=True)
+    assert sharing._changed(tmp_path, "claims.json").isoformat() == "2026-01-02T01:04:05+00:00"
+
+
+def test_a_wrong_address_leads_back_from_any_depth(bare_site):
+    page = (bare_site(AT_HOME) / "404.html").read_text(encoding="utf-8")
+    assert set(re.findall(r'href="([^"]+)"', page)) >= {AT_HOME.home, f"{AT_HOME.home}claims/"}
+    assert all(link.startswith(AT_HOME.home) for link in re.findall(r'<a href="([^"]+)"', page))
+
+
+def test_what_a_page_already_had_stays_and_the_second_viewport_goes():
+    text = f'<head>{sharing.SECOND_VIEWPORT}<title>x</title><link rel="icon" href="data:,"></head><body>y</body>'
+    assert sharing.with_head(text, "<meta>") == (
+        '<head><title>x</title>\n<meta><link rel="icon" href="data:,"></head><body>y</body>'
+    )
+
+
+def test_the_words_of_a_page_cannot_end_its_data_or_its_tags():
+    page = sharing.Page('a "b" </script>', "<i>", sharing.general_card(COURSE), "chapter")
+    head = Head(f"<title>x</title>{sharing.head('a.html', page, AT_HOME)}")
+    assert head.metas["og:title"] == ['a "b" </script>']
+    assert head.data[0]["name"] == 'a "b" </script>'
+
+
+def test_a_card_has_the_size_that_previews_want_and_few_bytes():
+    longest = max(in_order(), key=lambda each: len(each.stated))
+    card = sharing.claim_card(longest, recorded()[longest.id], COURSE)
+    image = cards.draw(card)
+    assert Image.open(io.BytesIO(image)).size == (1200, 630)
+    assert len(image) < 40_000
+    assert longest.stated.rstrip(".")[1:] in card.alt
+
+
+def test_every_card_has_room_for_its_words():
+    renderer = cards.FigureCanvasAgg(cards.Figure(figsize=(12, 6.3), dpi=cards.DPI)).get_renderer()
+    for path, page in sharing.known_pages(COURSE).items():
+        height = cards.room(page.card)
+        size, title, below = cards._fitted(renderer, page.card, height)
+        assert cards._height(size, title, below) <= height, path
+        assert " ".join(title) == page.card.title
+
+
+def test_a_card_is_drawn_again_only_if_its_words_have_changed(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(cards, "draw", lambda card: (drawn.append(card), b"new")[1])
+    one, two = cards.Card("a", "b", "c"), cards.Card("a", "b", "c", "refuted")
+    for name in ("before", "after"):
+        (tmp_path / name).mkdir()
+    assert cards.draw_cards([one, one], tmp_path / "before", tmp_path / "none") == 1
+    (tmp_path / "before" / one.file).write_bytes(b"old")
+    assert cards.draw_cards([one, two, one], tmp_path / "after", tmp_path / "before") == 1
+    assert drawn == [one, two]
+    assert (tmp_path / "after" / one.file).read_bytes() == b"old"
+
+
+@pytest.mark.parametrize(
+    ("urls", "repository", "home", "said"),
+    [
+        ("", "", "", "no link to the course"),
+        ("Repository = 'https://github.com/Some/course.git'", "Some/course", "https://some.github.io/course/", ""),
+        ("Repository = 'https://github.com/a/a.github.io'", "a/a.github.io", "https://a.github.io/", ""),
+        (
+            "Repository = 'https://github.com/a/b'\nHomepage = 'https://example.org/x'",
+            "a/b",
+            "https://example.org/x/",
+            "",
+        ),
+        ("Homepage = 'https://example.org'", "", "https://example.org/", "no link to the course"),
+        (
+            "Repository = 'https://github.com/a/b'\nHomepage = 'https://github.com/a/b'",
+            "a/b",
+            "https://a.github.io/b/",
+            "",
+        ),
+    ],
+    ids=["none", "repository", "user's site", "own address", "home only", "home is the repository"],
+)
+def test_all_addresses_follow_from_one_setting(urls, repository, home, said, tmp_path):
+    (tmp_path / "pyproject.toml").write_text(f"[project]\nname = 'x'\n[project.urls]\n{urls}\n")
+    (tmp_path / "CITATION.cff").write_bytes((ROOT / "CITATION.cff").read_bytes())
+    course = about.course_of(tmp_path)
+    assert (course.repository, course.home) == (repository, home)
+    told = about.missing(course)
+    assert (said in told) if said else told == ""
+    assert "\n" not in told
+    if not home:
+        assert "canonical address" in told
+        assert course.page("index.html") == course.archive == ""
+    if repository:
+        assert course.archive == f"https://github.com/{repository}/archive/refs/heads/main.zip"
+
+
+def test_an_address_of_the_site_that_cannot_be_used_is_refused(tmp_path):
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n[project.urls]\nHomepage = 'example.org'\n")
+    (tmp_path / "CITATION.cff").write_bytes((ROOT / "CITATION.cff").read_bytes())
+    with pytest.raises(ValueError, match=r"\[project.urls\] has 'example.org'"):
+        about.course_of(tmp_path)
+
+
+def test_a_claims_page_leads_to_all_claims_and_says_how_to_cite_and_share_it():
+    each = next(iter(in_order()))
+    address = f"{AT_HOME.home}claims/{each.id}.html"
+    text = pages.claim(each, recorded()[each.id], AT_HOME)
+    assert "](index.md)" in text
+    assert f"<code>{address}</code>" in text
+    (cited,) = re.findall(r"\*\*Cite this claim:\*\* (.*)", text)
+    for part in (COURSE.authors, each.stated.removesuffix("."), recorded()[each.id].verdict, COURSE.title, address):
+        assert pages.literal(part) in cited
+    bare = pages.claim(each, recorded()[each.id], COURSE)
+    assert "Share this page" not in bare
+    assert pages.literal(COURSE.title) in bare
+
+
+def test_the_glass_page_shows_a_picture_and_one_sentence_without_scripts(tmp_path):
+    (tmp_path / "_extra").mkdir()
+    pages._top(tmp_path, large=False)
+    text = (tmp_path / "_extra" / "glass.html").read_text(encoding="utf-8")
+    hides, shown = re.findall(r"<noscript>(.*?)</noscript>", text, re.DOTALL)
+    assert "display: none" in hides, "the note that the model is on its way"
+    assert shown.count("<img") == 1
+    assert 'alt="' in shown
+    assert "needs JavaScript" in shown
 
 
 # ---------------------------------------------------------------------------------------------------------- the checker

@@ -7,7 +7,8 @@ copyright = "the authors of Transformers, Measured; code: MIT licence, prose and
 language = "en"
 
 extensions = ["myst_nb", "sphinx.ext.mathjax"]
-exclude_patterns = ["_extra"]
+templates_path = ["_templates"]
+exclude_patterns = ["_extra", "_templates"]
 html_extra_path = ["_extra"]  # pictures, the glass model, MathJax: copied as they are
 html_static_path = ["_own"]
 html_favicon = "_own/favicon.svg"

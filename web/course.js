@@ -79,3 +79,14 @@ const mark = new ResizeObserver((seen) => {
   for (const {target} of seen) target.classList.toggle("wide", target.scrollWidth > target.clientWidth + 8);
 });
 for (const part of document.querySelectorAll("article :is(figure.picture, figure.states, div.cell_output pre, .table-wrapper)")) mark.observe(part);
+
+// The address of a page that is meant to be shared gets a button that copies it.
+for (const address of navigator.clipboard ? document.querySelectorAll("p.share code") : []) {
+  const button = document.createElement("button");
+  button.textContent = "Copy address";
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(address.textContent);
+    button.textContent = "Copied";
+  });
+  address.after(" ", button);
+}

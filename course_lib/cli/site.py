@@ -13,7 +13,10 @@ def add(commands: argparse._SubParsersAction) -> None:
             "Builds the whole course as pages for a browser, from the notebooks and their committed outputs: it runs "
             "none of them, but draws a dozen live figures for each position of a slider. Then it checks every link and "
             "address. Needs the packages under “The web edition” in requirements.txt. The first page also has a model "
-            "in English, if `weights stories15m` has downloaded one."
+            "in English, if `weights stories15m` has downloaded one. All addresses in the pages follow from "
+            "[project.urls] in pyproject.toml: the repository, Colab, Kaggle, Binder, and the site's own address for "
+            "search engines, previews and the feed of claims. The site's address is Homepage there; "
+            "without Homepage, it is the repository's address on GitHub Pages."
         ),
         epilog="Example: python -m course_lib site --out build/site, then open build/site/index.html",
     )
@@ -40,6 +43,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Build the site, check it, and print its size."""
     from course_lib.checks import require_at_least_one
+    from course_lib.site.about import course_of, missing
     from course_lib.site.build import build
 
     require_at_least_one(processes=arguments.processes)
@@ -55,5 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     size = sum(path.stat().st_size for path in arguments.out.rglob("*") if path.is_file())
     pages = sum(1 for _ in arguments.out.rglob("*.html"))
     print(f"{arguments.out}: {pages} pages, {size / 1e6:.1f} MB")
+    if lost := missing(course_of(root)):
+        print(lost)
     print("\n".join(wrong) or "all links work, and nothing is fetched from another server")
     return 1 if wrong else 0

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from course_lib.course.files import delete_folder, exchange_folder
 from course_lib.hub.weights import weights_folder
-from course_lib.site import links, pages, states
+from course_lib.site import links, pages, sharing, states
+from course_lib.site.about import Course, course_of
 
 NEEDED = ("sphinx", "myst_nb", "furo", "sphinx-mathjax-offline")
 # Copy only these files of MathJax: no page loads its other input formats, output formats or speech.
@@ -38,6 +39,7 @@ def build(root: Path, out: Path, processes: int, large: bool = False) -> list[st
         raise ValueError(f"{out} holds other files than a site of this course: name an empty folder with --out")
     if missing := [name for name in NEEDED if not find_spec(name)]:
         raise ModuleNotFoundError(f"{', '.join(missing)}: not installed", name=missing[0])  # the command says how
+    course = course_of(root)  # an address that cannot be used is reported now, too
     with tempfile.TemporaryDirectory() as temporary:
         source = Path(temporary) / "source"
         pictures = source / "_extra" / "pictures"
@@ -47,10 +49,14 @@ def build(root: Path, out: Path, processes: int, large: bool = False) -> list[st
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
             figures = dict(zip([each.call for each in recorded], pool.map(draw, recorded)))
         pages.write_pages(root, source, figures, large)
-        shutil.copytree(root / "web", source / "_own", ignore=shutil.ignore_patterns("*.py", "slides.*", "__pycache__"))
+        shutil.copytree(
+            root / "web", source / "_own", ignore=shutil.ignore_patterns("*.py", "slides.*", "templates", "__pycache__")
+        )
+        shutil.copytree(root / "web" / "templates", source / "_templates")
         shutil.copy(root / "web" / "conf.py", source)
         _mathjax(source / "_extra" / "mathjax")
-        _sphinx(source, Path(temporary) / "site", Path(temporary) / "doctrees", processes)
+        _sphinx(source, Path(temporary) / "site", Path(temporary) / "doctrees", processes, course)
+        sharing.share(Path(temporary) / "site", course, root, before=out)
         # The copy must be next to `out`, because a folder can be renamed only within one file system.
         part = out.with_name(f".{out.name}.part")
         delete_folder(part)
@@ -79,10 +85,15 @@ def _mathjax(target: Path) -> None:
             shutil.copy(source / name, target / name)
 
 
-def _sphinx(source: Path, out: Path, doctrees: Path, processes: int) -> None:
-    """Run Sphinx. Every warning is an error, including a reference without a target."""
+def _sphinx(source: Path, out: Path, doctrees: Path, processes: int, course: Course) -> None:
+    """Run Sphinx. Every warning is an error, including a reference without a target.
+
+    The options -A pass what the templates say about the course.
+    """
     command = [sys.executable, "-m", "sphinx", "-q", "-n", "-W", "--keep-going", "-j", str(processes)]
     command += ["-D", f"nb_execution_cache_path={doctrees}"]
+    told = {"repository": course.source, "archive": course.archive, "cited": course.cited()}
+    command += [word for name, value in told.items() for word in ("-A", f"{name}={value}")]
     done = subprocess.run([*command, "-d", doctrees, source, out], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError("Sphinx could not build the pages:\n" + done.stderr.strip())

@@ -12,7 +12,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_lib.course.files import inside, write_whole
-from course_lib.site.pages import GITHUB, repository_of
+from course_lib.site.about import GITHUB, repository_of
 
 NOT_THERE = ("jupyterlab", "ipython")  # the service has its own interface and kernel, which must not change
 CELL = """\

@@ -5,7 +5,6 @@ import hashlib
 import html
 import inspect
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlencode
@@ -26,6 +25,7 @@ from course_lib.live.glass import html as glass_page
 from course_lib.live.guesses import MARKDOWN, questions
 from course_lib.live.page import STILL, WAKE
 from course_lib.pretrained import load_pretrained
+from course_lib.site.about import GITHUB, Course, course_of, places
 from course_lib.site.states import glass_model, recorded_in
 
 ASKS = re.compile(r'(guess|reveal)\("([\w.]+)"\)')
@@ -34,8 +34,6 @@ SCRIPTS = re.compile(r"<(style|script)\b.*?</\1>", re.DOTALL)
 IMAGE = re.compile(r'<img\b([^>]*?)src="data:image/(\w+);base64,([^"]+)"([^>]*)>')
 LINK = re.compile(r"\(([\w./]*\.ipynb)#([^\s)]+)\)")
 FILE = re.compile(r"\[([^\]\n]+)\]\(\.\./((?!(?:notebooks|exercises)/[\w.]+\.(?:ipynb|md))[\w./-]+)\)")
-GITHUB = "https://github.com/"
-ELSEWHERE = "elsewhere"  # the branch with the notebooks that `elsewhere` writes
 MARKS = re.compile(r"([\\`*_{}\[\]<>$|#~^])")
 LIVE_STILL = re.compile(rf'<div class="{STILL}">.*<img', re.DOTALL)  # a picture that replaces a widget
 # These lines go above a figure, because the text before it may mention its controls.
@@ -57,7 +55,8 @@ def write_pages(root: Path, folder: Path, figures: Mapping[str, str], large: boo
     """
     pictures = folder / "_extra" / "pictures"
     pictures.mkdir(parents=True, exist_ok=True)
-    repository = repository_of(root)
+    course = course_of(root)
+    repository = course.repository
     for kind in ("notebooks", "exercises"):
         (folder / kind).mkdir()
         for path in sorted((root / kind).glob("*.ipynb")):
@@ -74,7 +73,7 @@ def write_pages(root: Path, folder: Path, figures: Mapping[str, str], large: boo
     findings = recorded()
     told = [each for each in in_order() if each.id in findings]
     for each in told:
-        (folder / "claims" / f"{each.id}.md").write_text(claim(each, findings[each.id]), encoding="utf-8")
+        (folder / "claims" / f"{each.id}.md").write_text(claim(each, findings[each.id], course), encoding="utf-8")
     (folder / "claims" / "index.md").write_text(claims_index(told, findings), encoding="utf-8")
     (folder / "index.md").write_text(first_page(root, folder, large), encoding="utf-8")
 
@@ -191,27 +190,15 @@ def relinked(markdown: str, repository: str = "") -> str:
 
 def _run_it(path: str, repository: str, commands: bool = False) -> str:
     """Return the box that says how to run this page as a notebook. commands: whether the page has terminal commands."""
-    there = f"{repository}/blob/{ELSEWHERE}/{path}"
-    places = {
-        "Colab": f"https://colab.research.google.com/github/{there}",
-        "Kaggle": f"https://www.kaggle.com/kernels/welcome?src={GITHUB}{there}",
-    }
-    links = (f' · <a href="{address}">Open in {name}</a>' for name, address in places.items())
-    link = "".join(links) if repository else ""
+    links = (f' · <a href="{html.escape(link)}">Open in {name}</a>' for name, link in places(repository, path).items())
+    course = f'<a href="{GITHUB}{repository}">the course</a>' if repository else "the course"
     why = "Solve these exercises in JupyterLab, where each answer is checked at once. Open the notebook"
     if path.startswith("notebooks/"):
         why = "The outputs on this page were recorded. To run and change the notebook, open it in JupyterLab"
     command = f"{PYTHON} course_lib start {path}"
     words = f"commands on this page are for its terminal; in another one, write <code>{PYTHON}</code> for python -m"
     said = f" ({words})" if commands else ""
-    return f'<div class="run-it">{why} from your copy of the course: <code>{command}</code>{said}{link}</div>'
-
-
-def repository_of(root: Path) -> str:
-    """Return "owner/name" on GitHub; "" if `pyproject.toml` has no address there."""
-    urls = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"].get("urls", {})
-    found = next((m for url in urls.values() if (m := re.match(re.escape(GITHUB) + r"([\w.-]+/[\w.-]+)", url))), None)
-    return found[1].removesuffix(".git") if found else ""
+    return f'<div class="run-it">{why} from your copy of {course}: <code>{command}</code>{said}{"".join(links)}</div>'
 
 
 # ------------------------------------------------------------------------------------------------------------- claims
@@ -220,8 +207,9 @@ def literal(text: str) -> str:
     return MARKS.sub(r"\\\1", text)
 
 
-def claim(experiment: Experiment, finding: Finding) -> str:
-    """Return the page of a claim: its statement, verdict, measurement and control, and the command that runs it."""
+def claim(experiment: Experiment, finding: Finding, course: Course) -> str:
+    """Return the page of a claim: its statement, verdict, measurement and control, the command that runs it, and how to
+    cite and share it."""
     chapter, who = CHAPTERS[experiment.chapter], experiment.source
     figures = ", ".join(map(figure, finding.values))
     timed = " The times were measured on the authors’ machine; yours will differ." if experiment.timed else ""
@@ -230,9 +218,18 @@ def claim(experiment: Experiment, finding: Finding) -> str:
     sizes = "\n".join(f"- {literal(str(each))}" for each in finding.tried)
     tried = f"**Also tried:**\n\n{sizes}\n\n" if sizes else ""
     rows = f"{rows_as_html(finding.rows)}\n\n" if finding.rows else ""
+    path = f"claims/{experiment.id}.html"
+    cited = course.cited(path, f"{experiment.stated.removesuffix('.')} (verdict: {finding.verdict})")
+    share = (
+        f'<p class="share"><strong>Share this page:</strong> <code>{course.page(path)}</code></p>\n\n'
+        if course.home
+        else ""
+    )
     return f"""# {literal(experiment.stated)}
 
-[{finding.verdict}]{{.verdict}} {literal(finding.because)}
+[← All claims](index.md) · chapter [{chapter.number} · {literal(chapter.title)}](../notebooks/{chapter.notebook})
+
+{_badge(finding.verdict)} {literal(finding.because)}
 
 **Measured:** {literal(finding.measured.removesuffix("."))}{experiment.basis(finding)}.{timed}
 
@@ -252,9 +249,9 @@ def claim(experiment: Experiment, finding: Finding) -> str:
 {PYTHON} course_lib claims {experiment.id}
 ```
 
-The claim is tested in chapter [{chapter.number} · {literal(chapter.title)}](../notebooks/{chapter.notebook}).
+**Cite this claim:** {literal(cited)}
 
-<details><summary>The figures and the code that measures them</summary>
+{share}<details><summary>The figures and the code that measures them</summary>
 
 {figures}
 
@@ -267,6 +264,12 @@ The claim is tested in chapter [{chapter.number} · {literal(chapter.title)}](..
 
 </details>
 """
+
+
+def _badge(verdict: str) -> str:
+    """Return a verdict with its mark, as Markdown."""
+    sign = BY_SLUG["claims"].part("widgets").SIGNS[verdict]  # type: ignore[union-attr]
+    return f"[{sign} {verdict}]{{.verdict .{verdict.replace(' ', '-')}}}"
 
 
 def claims_index(told: list[Experiment], findings: Mapping[str, Finding]) -> str:
@@ -283,7 +286,8 @@ def claims_index(told: list[Experiment], findings: Mapping[str, Finding]) -> str
         if own:
             lines += ["", f"## {chapter.number} · {chapter.title}", "", "| verdict | claim |", "|---|---|"]
             lines += [
-                f"| [{findings[each.id].verdict}]{{.verdict}} | [{literal(each.stated)}](<{each.id}.md>) |"
+                f"| {_badge(findings[each.id].verdict)} | [{literal(each.stated)}](<{each.id}.md>)"
+                f"<br><small>{literal(findings[each.id].measured)}</small> |"
                 for each in own
             ]
     return "\n".join([*lines, "", _toctree("", [each.id for each in told], hidden=True)])
@@ -299,8 +303,9 @@ def first_page(root: Path, folder: Path, large: bool = False) -> str:
         + (f"[solve](exercises/{each.notebook}) |" if each in solve else "|")
         for each in chapters
     ]
-    address = repository_of(root)
-    copy = f"a copy of [the course]({GITHUB}{address})" if address else "a copy of the course"
+    course = course_of(root)
+    source = f"[the course]({course.source}) ([ZIP file]({course.archive}))"
+    copy = f"a copy of {source}" if course.repository else "a copy of the course"
     exercises = [f"{each.number} · {each.title} <exercises/{Path(each.notebook).stem}>" for each in solve]
     return "\n".join(
         [

@@ -94,6 +94,10 @@ SLIDERS = (  # name in engine.js, label, minimum, maximum, step, initial value; 
 )
 
 
+SEE_MORE = (
+    "<p>The glass model takes a text of your own, and you follow each of its words through it: every head, every unit, "
+    "every block opens with its numbers.</p>"
+)
 Words = WordTokenizer | SubwordTokenizer
 
 
@@ -168,8 +172,10 @@ def html(
 <style>body {{ margin: 0; }} main, header {{ margin: auto; }}
 @media (prefers-color-scheme: dark) {{ body:not([data-jp-theme-light]) {{ background: #17191c; }} }}
 {(HERE / "glass.css").read_text(encoding="utf-8")}</style>
+<noscript><style>main.glass .note {{ display: none; }}</style></noscript>
 {heading and f'<header class="glass">{heading}</header>'}
-<main class="glass"><p class="note" role="status">The model is on its way …</p></main>
+<main class="glass"><p class="note" role="status">The model is on its way …</p>
+<noscript>{_without_scripts(model, tokenizer, text, part, sentences)}</noscript></main>
 <script type="text/plain" id="packed">{code}</script>
 <script type="module">
 {script()}
@@ -179,6 +185,20 @@ mount(document.querySelector("main"), bytes, begin({told}));
 </script>
 </html>
 """
+
+
+def _without_scripts(
+    model: DecoderOnly, tokenizer: Words, text: str, part: str | None, sentences: Sequence[str]
+) -> str:
+    """Return what the page shows in a browser that runs no scripts: one sentence, and a picture of a small model."""
+    said = (
+        "<p>The model needs JavaScript to run, and your browser does not run it here. With JavaScript, you can type a "
+        "text of your own, open each head and remove parts.</p>"
+    )
+    if sum(weight.numel() for weight in model.parameters()) > MOST_IN_HALVES:
+        return said  # its maps are too many for a picture
+    first = text or next(iter(sentences or _sentences(tokenizer)))
+    return kept(model, tokenizer, first, part, below=said)[0]
 
 
 def packed_small(model: DecoderOnly, tokenizer: Words) -> bytes:
@@ -264,10 +284,10 @@ def _ids(model: DecoderOnly, tokenizer: Words, text: str) -> Tensor:
     return torch.tensor([ids[: model.config.max_seq_len - 1]], device=model.token_embedding.weight.device)
 
 
-def kept(model: DecoderOnly, tokenizer: Words, text: str, part: str | None) -> tuple[str, str]:
+def kept(model: DecoderOnly, tokenizer: Words, text: str, part: str | None, below: str = SEE_MORE) -> tuple[str, str]:
     """Return what replaces the widget on a page without a kernel, as HTML and as plain text.
 
-    The HTML has a picture of this text and this part, the words, and a sentence on how to see more.
+    The HTML has a picture of this text and this part, the words, and the HTML `below`, which says how to see more.
     """
     from course_lib.live.figure import as_html, few_colours, png
     from course_lib.live.glass.picture import draw, in_a_sentence, look
@@ -278,10 +298,7 @@ def kept(model: DecoderOnly, tokenizer: Words, text: str, part: str | None) -> t
     words, ids = in_words(model, tokenizer, text), _ids(model, tokenizer, text)
     seen = look(model, ids, [name(token) for token in ids[0].tolist()])
     figure = draw(seen, name, part, _colours(model.config.n_heads))
-    below = (
-        f"<p>{escape(words)}</p><p>The glass model takes a text of your own, and you follow each of its words through "
-        "it: every head, every unit, every block opens with its numbers.</p>"
-    )
+    below = f"<p>{escape(words)}</p>{below}"
     still = as_html(few_colours(png(figure)), figure, f"{words} {in_a_sentence(seen, name, part)}.", below)
     return still, f"[glass model] {words}" + (f" Open: {part}." if part else "")
 
