@@ -8,6 +8,7 @@ from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from matplotlib import image
 
 from course_lib.gpt import DecoderOnly
 from course_lib.live.glass import SENTENCES, html, packed_small
@@ -512,3 +513,104 @@ def test_an_open_head_is_taken_apart_into_query_keys_and_values(page):
     page.get_by_role("button", name="Put this head back").click()
     page.get_by_role("button", name="Maps").click()
     page.locator('.glass [data-part="1.head.2"]').click()
+
+
+def state_of(page) -> dict:
+    """What a page shows of its state, as a reader sees it."""
+    return {
+        "text": page.locator(".glass .text input").input_value(),
+        "token": page.locator('.glass .chips [aria-pressed="true"]').inner_text(),
+        "view": page.locator('.glass .views [aria-pressed="true"]').inner_text(),
+        "open": page.locator(".glass .panel h3").all_inner_texts(),
+        "removed": page.locator(".glass .told .buttons button").all_inner_texts(),
+        "sliders": [slider.input_value() for slider in page.locator(".glass .sliders input").all()],
+        "bars": page.locator(BARS).inner_text(),
+    }
+
+
+@pytest.mark.parametrize("opened", ["from a server", "as a file"])
+def test_a_link_shows_another_reader_the_same(lab, served, opened):
+    """Everything that a reader has done is in the address, and nothing of it comes as code."""
+    (lab.folder / "shared.html").write_text(html(), encoding="utf-8")
+    home = f"{served if opened == 'from a server' else lab.folder.as_uri()}/shared.html"
+    page, other, wrong = lab.blank(), lab.blank(), []
+    for each in (page, other):
+        each.on("pageerror", lambda error: wrong.append(str(error)))
+    page.goto(home)
+    page.locator(".glass .bar").first.wait_for()
+    first = state_of(page)
+    page.wait_for_timeout(500)
+    assert page.url == home, "who only looks has no longer address"
+    page.locator(".glass .text input").fill("the black owl sat on <b>the</b> red rug & it was")
+    page.get_by_role("button", name="Maps").click()
+    page.locator('.glass [data-part="1.head.2"]').click()
+    page.get_by_role("button", name="Remove this head").click()
+    page.locator('.glass [data-part="2.feed_forward"]').click()
+    page.locator(".glass .panel .bar button").first.click()
+    page.locator(".glass .chips button").nth(3).click()
+    page.get_by_role("slider", name="temperature").fill("0.7")
+    page.get_by_role("slider", name="min-p").fill("0.02")
+    page.get_by_role("button", name="Ribbons").click()
+    page.wait_for_function("location.hash.includes('view=ribbons')")
+    expected = state_of(page)
+    assert expected["removed"][0] == "Put layer 1, head 2 back"
+    assert (len(expected["removed"]), expected["view"], expected["token"]) == (2, "Ribbons", "owl")
+    other.goto(page.url)
+    other.locator(".glass .bar").first.wait_for()
+    assert state_of(other) == expected
+    other.evaluate("location.hash = ''")  # an address that is typed is followed, too
+    other.wait_for_function("!document.querySelector('.told .buttons button')")
+    assert state_of(other) == first
+    other.evaluate(
+        "location.hash = 'text=the dog&part=9.head.1&view=xyz&token=99&without=9.head.0 1.head 01 __proto__ 0.head.1.5"
+        "&temperature=hot&top-k=1e9&top-p=-1'"
+    )
+    other.wait_for_function("document.querySelector('.glass .text input').value === 'the dog'")
+    found = state_of(other)
+    assert (found["token"], found["removed"], found["sliders"]) == ("dog", [], first["sliders"])
+    assert wrong == []
+    page.close()
+    other.close()
+
+
+@pytest.mark.parametrize("may", [True, False], ids=["with the clipboard", "without permission"])
+def test_the_link_can_be_copied_and_the_picture_saved(lab, served, may):
+    (lab.folder / "shared.html").write_text(html(), encoding="utf-8")
+    page = lab.blank()
+    page.add_init_script(
+        f"""navigator.clipboard.writeText = async (text) => {{
+            if (!{str(may).lower()}) throw new DOMException("no", "NotAllowedError");
+            window.copied = text;
+        }}"""
+    )
+    page.goto(f"{served}/shared.html")
+    page.get_by_role("button", name="Maps").click()
+    page.get_by_role("button", name="Copy link").click()
+    told, field = page.locator(".glass .link"), page.get_by_label("the link to what is shown")
+    page.get_by_text("The link to this view is copied." if may else "Copy the selected link with Ctrl+C").wait_for()
+    assert "this computer" not in told.inner_text()
+    assert "view=maps" in field.input_value()
+    if may:
+        assert page.evaluate("copied") == field.input_value()
+    else:
+        assert page.evaluate("document.getSelection().toString()") == field.input_value()
+    page.locator('.glass [data-part="1.head.2"]').click()
+    assert told.is_hidden(), "that link would show something else"
+    for view in ("Maps", "Ribbons"):
+        page.get_by_role("button", name=view).click()
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="Save picture").click()
+        assert saved.value.suggested_filename == "glass-model.png"
+        path = lab.folder / f"{view}.png"
+        saved.value.save_as(path)
+        pixels = image.imread(path)
+        assert pixels.shape[1] > 1600
+        colours = {tuple(pixel) for pixel in pixels[::7, ::7, :3].reshape(-1, 3).round(1).tolist()}
+        assert len(colours) > 20, "it is drawn"
+    page.close()
+
+
+def test_what_needs_an_address_is_absent_without_one(page):
+    alone = page.locator(".jp-Notebook").count() == 0
+    assert page.get_by_role("button", name="Copy link").count() == alone
+    assert page.get_by_role("button", name="Save picture").count() == alone

@@ -34,7 +34,7 @@ from course_lib.tinytown import SubwordTokenizer, WordTokenizer
 from course_lib.trace import evaluating
 
 HERE = Path(__file__).parent
-MODULES = ("text.js", "engine.js", "flow.js", "view.js")  # each comes after the modules it imports
+MODULES = ("text.js", "engine.js", "flow.js", "address.js", "still.js", "view.js")  # each after those it imports
 SENTENCES = (  # each stops before a word that the model can know
     "once there was a prince called adam . adam went to portugal . the capital of portugal is",
     "the black owl sat on the red rug because it was sad . yes , the black",
@@ -140,8 +140,9 @@ def html(
 ) -> str:
     """Return a complete page in which a model can be taken apart, without a kernel and without requests to a server.
 
-    Its address may set the text and the open part, as in `glass.html#text=the+dog&part=2.head.3`. Within another page
-    it follows that page's theme (see web/course.js).
+    Its address follows what the reader does, and a link to it shows the same: the text, the view, the open part, the
+    chosen token, the removed parts and the sliders, as in `glass.html#text=the+dog&part=2.head.3&without=1.head.0`.
+    Within another page it follows that page's theme (see web/course.js).
 
     Args:
         model: a decoder of up to 200 million weights (see `pack`); Tinytown's by default.
@@ -175,7 +176,7 @@ def html(
 {script()}
 {(HERE / "page.js").read_text(encoding="utf-8")}
 const bytes = await {f"fetched({json.dumps(beside)})" if beside else "inThePage()"};
-mount(document.querySelector("main"), bytes, begin({told}));
+play(bytes, {told});
 </script>
 </html>
 """

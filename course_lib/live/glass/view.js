@@ -1,6 +1,7 @@
 // The glass model as a page: a sentence, its way through the model, the next word.
 import {Glass, draw, largest, nextTokenDistribution, randomNumbers, readModel} from "./engine.js";
 import {drawFlow} from "./flow.js";
+import {stillOf} from "./still.js";
 import {tokenizerOf} from "./text.js";
 
 const MUCH = 1e5;  // numbers: a logit lens of more, in all blocks together, is read a block at a time
@@ -24,13 +25,15 @@ function make(tag, attributes = {}, ...children) {
 }
 
 /**
- * Draw the glass model into a box. bytes: what Python's `pack` gives. about: texts for each part, see __init__.py.
- * shown: is told of each text, of the part that is open and of the view.
+ * Draw the glass model into a box. bytes: what Python's `pack` gives. about: texts for each part, see __init__.py; it may
+ * also hold what `seen` gives, to begin with that. shown: is given what `seen` gives, after each change.
+ * own: of a page that has an address, {link: what is seen -> its address, onlyHere: whether it is a file of this computer}.
  */
-export function mount(box, bytes, about, shown = () => {}) {
+export function mount(box, bytes, about, shown = () => {}, own = null) {
   const model = readModel(bytes), glass = new Glass(model), tokenizer = tokenizerOf(model.tokenizer), {config} = model, {one} = about;
   const state = {
-    text: about.text ?? about.sentences[0], position: null, open: about.open ?? null, view: about.view, effect: "", removed: new Set(), random: randomNumbers(0), how: {}};
+    text: about.text ?? about.sentences[0], position: about.token ?? null, open: about.open ?? null, view: about.view, effect: "",
+    removed: new Set((about.without ?? []).filter((part) => glass.has(part))), random: randomNumbers(0), how: {}, set: {}};
   let words = [], ids = [], wide = 500, lensed = new Map(), likely = [], setFan, frame;  // wide: pixels of the way; lensed: layer -> what it would say
   const at = () => Math.min(state.position ?? ids.length - 1, ids.length - 1);
   const width = (rows, position, size) => rows.subarray(position * size, (position + 1) * size);
@@ -61,10 +64,12 @@ export function mount(box, bytes, about, shown = () => {}) {
   const sliders = about.sliders.map(([name, label, low, high, step, off]) => {
     const output = make("output", {}, "");
     const slider = make("input", {type: "range", min: low, max: high, step, value: off, "aria-label": label,
-                                  input: () => { set(); showNext(); }});
+                                  input: () => { set(); showNext(); tell(); }});
+    slider.value = about.how?.[name] ?? off;
     function set() {
       const value = Number(slider.value), isOff = value === off && name !== "temperature";
       state.how[name] = isOff ? null : value;
+      if (value === off) delete state.set[name]; else state.set[name] = value;
       output.textContent = isOff ? "off" : slider.value;
       slider.setAttribute("aria-valuetext", output.textContent);
     }
@@ -75,20 +80,65 @@ export function mount(box, bytes, about, shown = () => {}) {
   box.setAttribute("data-lm-suppress-shortcuts", "true");  // JupyterLab's keys stay outside
   const guide = make("section", {class: "guide", "aria-label": "a guided tour of the page", "aria-live": "polite", hidden: true});
   const around = make("button", {type: "button", click: () => lead(0)}, "Show me around");
+  const address = make("input", {type: "text", readonly: true, "aria-label": "the link to what is shown"});
+  const sent = make("span", {role: "status"}), link = make("div", {class: "link", hidden: true}, sent, address);
   box.replaceChildren(
-    make("div", {class: "text"}, input, choice, around), make("div", {class: "told"}, note, gone), guide, chips,
+    make("div", {class: "text"}, input, choice, around, own ? sharing() : []), own ? link : "", make("div", {class: "told"}, note, gone), guide, chips,
     make("div", {class: "columns"},
       make("section", {"aria-label": "the path through the model"}, make("div", {class: "heading"}, make("h3", {}, "Through the model"), views), path),
       make("section", {"aria-label": `the next ${one}`}, make("h3", {}, `The next ${one}`), bars, filters,
            make("div", {class: "sliders"}, sliders), write)),
     panel);
-  begin(state.text);
+  input.value = state.text;
+  compute();
+  if (!ids.length) begin(about.sentences[0]);
+  if (state.position >= ids.length - 1) state.position = null;
   new ResizeObserver(([{contentRect: {width}}]) => { if (width && width !== wide) { wide = width; if (state.view === "flow") show(); } }).observe(path);
 
   function begin(text) {
     Object.assign(state, {text, position: null});
     input.value = text;
     compute();
+  }
+
+  /** What a link keeps: the text that the model reads and the one that was typed, the part, the view, the token, … */
+  function seen() {
+    return {text: state.known, typed: state.text, open: state.open, view: state.view, token: state.position, without: [...state.removed], how: {...state.set}};
+  }
+
+  function tell() {
+    if (own && address.value !== own.link(seen())) link.hidden = true;  // that link is out of date
+    shown(seen());
+  }
+
+  /** The buttons of a page with an address: a link to what is shown, and a picture of it. */
+  function sharing() {
+    const copy = async () => {
+      address.value = own.link(seen());
+      link.hidden = false;
+      address.select();  // a page that may not write to the clipboard leaves the keys to the reader
+      const copied = await Promise.resolve().then(() => navigator.clipboard.writeText(address.value)).then(() => true, () => false);
+      sent.textContent = `${copied ? "The link to this view is copied." : "Copy the selected link with Ctrl+C (on a Mac ⌘C)."}${own.onlyHere ? " It works only on this computer, because this page is a file." : ""}`;
+    };
+    const save = async () => {
+      const picture = await stillOf([chips, box.querySelector(".columns"), ...(state.open ? [panel] : [])], `“${state.known}”${summary()}`);
+      const file = make("a", {href: picture, download: "glass-model.png"});
+      file.click();
+      setTimeout(() => URL.revokeObjectURL(picture), 60_000);
+    };
+    return [make("button", {type: "button", click: copy}, "Copy link"), make("button", {type: "button", click: save}, "Save picture")];
+  }
+
+  /** What was removed and which sliders were moved, after the text of a picture. */
+  function summary() {
+    return [...[...state.removed].map((part) => `without ${nameOf(part)}`),
+      ...about.sliders.filter(([name]) => name in state.set).map(([name, label]) => `${label} ${state.set[name]}`)].map((each) => ` · ${each}`).join("");
+  }
+
+  /** A part in words. */
+  function nameOf(part) {
+    const [l, kind, index] = part.split(".");
+    return `layer ${l}${kind ? `, ${about.parts[kind]?.title ?? kind}` : ""}${index ? ` ${index}` : ""}`;
   }
 
   /** A step of the way through the page: it opens its part, marks what it speaks of, and says what there is to see and to try. */
@@ -140,10 +190,7 @@ export function mount(box, bytes, about, shown = () => {}) {
       if (chip.textContent !== word) { chip.textContent = word; chip.title = `token ${t}, id ${ids[t]}`; }
       chip.setAttribute("aria-pressed", String(t === at()));
     });
-    gone.replaceChildren(...[...state.removed].map((part) => {
-      const [l, kind, index] = part.split(".");
-      return remover(part, `layer ${l}${kind ? `, ${about.parts[kind]?.title ?? kind}` : ""}${index ? ` ${index}` : ""}`);
-    }));
+    gone.replaceChildren(...[...state.removed].map((part) => remover(part, nameOf(part))));
     lensed.clear();
     for (const button of views.children) button.setAttribute("aria-pressed", String(button.dataset.view === state.view));
     (state.view === "maps" ? showMaps : showFlow)();
@@ -368,7 +415,7 @@ export function mount(box, bytes, about, shown = () => {}) {
   }
 
   function showPanel() {
-    shown({text: state.known, open: state.open, view: state.view});
+    tell();
     if (!state.open) {
       panel.replaceChildren(make("p", {}, "Choose a part above: a ribbon, a head, a feed-forward network. It opens here with its numbers."));
       return;
@@ -508,7 +555,7 @@ export default {  // what anywidget calls
   render({model, el}) {
     const {buffer, byteOffset, byteLength} = model.get("packed");
     let resting;  // the kernel draws what the notebook keeps, once nothing has moved for a moment
-    const keep = (seen) => { model.set("seen", seen); model.save_changes(); };
+    const keep = ({text, open, view}) => { model.set("seen", {text, open, view}); model.save_changes(); };
     const about = {...model.get("about"), ...model.get("seen")};  // a notebook that is opened again shows the text that it left
     mount(el, new Uint8Array(buffer, byteOffset, byteLength), about, (seen) => {
       clearTimeout(resting);
