@@ -614,3 +614,39 @@ def test_what_needs_an_address_is_absent_without_one(page):
     alone = page.locator(".jp-Notebook").count() == 0
     assert page.get_by_role("button", name="Copy link").count() == alone
     assert page.get_by_role("button", name="Save picture").count() == alone
+
+
+def test_unknown_words_are_crossed_out_where_they_stand_and_near_examples_are_offered(page):
+    field, chips, offers = (page.locator(f".glass {part}") for part in (".text input", ".chips", ".offers"))
+    page.locator(".glass select").select_option(SENTENCES[0])
+    field.fill("the quick brown owl sat on the lazy dog")
+    crossed = chips.locator("del")
+    assert chips.locator("button, del").all_inner_texts() == (
+        "<bos> the quick brown owl sat on the lazy dog".split()
+    ), "in the order in which they were typed"
+    assert crossed.all_inner_texts() == ["quick"]
+    assert crossed.first.evaluate("(word) => getComputedStyle(word).textDecorationLine") == "line-through"
+    offers.get_by_role("button").first.wait_for()
+    assert offers.inner_text().startswith("Examples that it knows:")
+    assert offers.get_by_role("button").all_inner_texts()[0] == SENTENCES[1]
+    field.fill("the owl sat")
+    assert (crossed.count(), offers.is_hidden()) == (0, True)
+    field.fill("quick quick fox the quick")
+    assert chips.locator("button, del").all_inner_texts() == "<bos> quick quick fox the quick".split()
+    offers.get_by_role("button").nth(1).wait_for()
+    chosen = offers.get_by_role("button").nth(1).inner_text()
+    offers.get_by_role("button").nth(1).click()
+    assert (field.input_value(), crossed.count(), offers.is_hidden()) == (chosen, 0, True)
+    assert page.evaluate("document.activeElement.type") == "text", "the keyboard has a place to continue from"
+    field.fill("a zebra sat on the")
+    page.get_by_role("button", name="Write the next word").click()
+    assert crossed.count() == 0, "what was left out is no longer in the text"
+
+
+def test_an_empty_text_says_what_the_bars_show(page):
+    page.locator(".glass .text input").fill("  ")
+    note = page.locator(".glass .note")
+    assert note.inner_text() == "Nothing typed: the bars show which word may begin a text."
+    assert page.locator(".glass .chips button").all_inner_texts() == ["<bos>"]
+    page.locator(".glass select").select_option(SENTENCES[0])
+    assert note.inner_text() == ""

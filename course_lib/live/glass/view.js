@@ -34,7 +34,7 @@ export function mount(box, bytes, about, shown = () => {}, own = null) {
   const state = {
     text: about.text ?? about.sentences[0], position: about.token ?? null, open: about.open ?? null, view: about.view, effect: "",
     removed: new Set((about.without ?? []).filter((part) => glass.has(part))), random: randomNumbers(0), how: {}, set: {}};
-  let words = [], ids = [], wide = 500, lensed = new Map(), likely = [], setFan, frame;  // wide: pixels of the way; lensed: layer -> what it would say
+  let words = [], ids = [], leftOut = [], wide = 500, lensed = new Map(), likely = [], setFan, frame;  // wide: pixels of the way; lensed: layer -> what it would say
   const at = () => Math.min(state.position ?? ids.length - 1, ids.length - 1);
   const width = (rows, position, size) => rows.subarray(position * size, (position + 1) * size);
   const shape = (text) => make("p", {class: "shape"}, `Shape: ${text}`);
@@ -52,7 +52,7 @@ export function mount(box, bytes, about, shown = () => {}, own = null) {
   const choice = make("select", {"aria-label": "a sentence to begin with", change: () => { begin(choice.value); choice.value = ""; }},
                       make("option", {value: ""}, "Examples"), about.sentences.map((each) => make("option", {}, each)));
   const note = make("p", {class: "note", role: "status"});
-  const gone = make("div", {class: "buttons"});
+  const gone = make("div", {class: "buttons"}), offers = make("div", {class: "buttons offers", hidden: true});
   const chips = make("div", {class: "chips", role: "group", "aria-label": "tokens: choose one to follow"});
   const path = make("div", {class: `path${many ? " many" : ""}`, style: `--map: ${many ? 18 : 40}px; --maps: ${H * 26}px`});
   const views = make("div", {class: "views", role: "group", "aria-label": "how the path is drawn"},
@@ -80,10 +80,10 @@ export function mount(box, bytes, about, shown = () => {}, own = null) {
   box.setAttribute("data-lm-suppress-shortcuts", "true");  // JupyterLab's keys stay outside
   const guide = make("section", {class: "guide", "aria-label": "a guided tour of the page", "aria-live": "polite", hidden: true});
   const around = make("button", {type: "button", click: () => lead(0)}, "Show me around");
-  const address = make("input", {type: "text", readonly: true, "aria-label": "the link to what is shown"});
+  const address = make("input", {type: "url", readonly: true, "aria-label": "the link to what is shown"});
   const sent = make("span", {role: "status"}), link = make("div", {class: "link", hidden: true}, sent, address);
   box.replaceChildren(
-    make("div", {class: "text"}, input, choice, around, own ? sharing() : []), own ? link : "", make("div", {class: "told"}, note, gone), guide, chips,
+    make("div", {class: "text"}, input, choice, around, own ? sharing() : []), own ? link : "", make("div", {class: "told"}, note, gone), offers, guide, chips,
     make("div", {class: "columns"},
       make("section", {"aria-label": "the path through the model"}, make("div", {class: "heading"}, make("h3", {}, "Through the model"), views), path),
       make("section", {"aria-label": `the next ${one}`}, make("h3", {}, `The next ${one}`), bars, filters,
@@ -168,9 +168,25 @@ export function mount(box, bytes, about, shown = () => {}, own = null) {
     const read = tokenizer.encode(state.text), most = T - 1, unknown = [...new Set(read.unknown)];
     note.textContent = unknown.length
       ? `This model does not know ${named(unknown)}, so ${unknown.length === 1 ? "it is" : "they are"} left out. (To see all ${tokenizer.size} tokens that it knows, press “Maps”, then “${about.parts.embedding.title}”.)`
-      : read.ids.length > most ? `It reads ${most} tokens; the rest is left out.` : read.ids.length ? "" : "Type a text.";
+      : read.ids.length > most ? `It reads ${most} tokens; the rest is left out.`
+      : state.text.trim() ? "" : read.ids.length ? `Nothing typed: the bars show which ${one} may begin a text.` : "Nothing typed: everything below still shows the last text.";
+    leftOut = tokenizer.leftOut(state.text).filter(([, before]) => before <= most);
+    offers.hidden = true;
+    clearTimeout(state.offering);  // half a word is unknown, too: nothing is offered while keys are pressed
+    if (unknown.length) state.offering = setTimeout(offer, STEP);
     state.known = unknown.length ? tokenizer.decode(read.ids) : state.text;
     if (read.ids.length) follow(read.ids.slice(0, most));
+  }
+
+  /** The examples that share most with the text, as buttons: a word that few examples have counts for more. */
+  function offer() {
+    const wordsOf = (text) => new Set(text.toLowerCase().split(/\s+/)), typed = wordsOf(state.text);
+    const all = about.sentences.filter((each) => each !== state.text && !tokenizer.encode(each).unknown.length).map((each) => [each, wordsOf(each)]);
+    const near = ([, its]) => [...its].reduce((sum, word) => sum + typed.has(word) / all.filter(([, other]) => other.has(word)).length, 0);
+    const best = all.sort((a, b) => near(b) - near(a)).slice(0, 2);
+    offers.replaceChildren(make("span", {}, "Examples that it knows:"), ...best.map(([each]) =>
+      make("button", {type: "button", click: () => { begin(each); input.focus(); }}, each)));
+    offers.hidden = !best.length;
   }
 
   function follow(given) {
@@ -182,6 +198,7 @@ export function mount(box, bytes, about, shown = () => {}, own = null) {
   }
 
   function show() {
+    chips.querySelectorAll("del").forEach((each) => each.remove());
     while (chips.children.length > words.length) chips.lastChild.remove();
     words.forEach((word, t) => {  // those that are there stay: most words do
       const chip = chips.children[t] ?? chips.appendChild(make("button", {
@@ -190,6 +207,8 @@ export function mount(box, bytes, about, shown = () => {}, own = null) {
       if (chip.textContent !== word) { chip.textContent = word; chip.title = `token ${t}, id ${ids[t]}`; }
       chip.setAttribute("aria-pressed", String(t === at()));
     });
+    const known = [...chips.children];
+    for (const [word, before] of leftOut) chips.insertBefore(make("del", {title: "unknown to this model, so left out"}, word), known[before] ?? null);
     gone.replaceChildren(...[...state.removed].map((part) => remover(part, nameOf(part))));
     lensed.clear();
     for (const button of views.children) button.setAttribute("aria-pressed", String(button.dataset.view === state.view));
@@ -383,6 +402,9 @@ export function mount(box, bytes, about, shown = () => {}, own = null) {
     if (tokenizer.ends(id)) { note.textContent = "The model ends its text here."; return; }
     state.position = null;
     const written = [...ids, id];
+    leftOut = [];
+    offers.hidden = true;
+    clearTimeout(state.offering);
     input.value = state.text = state.known = tokenizer.decode(written);
     follow(written);
     write.focus();
