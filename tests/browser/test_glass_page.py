@@ -1,6 +1,7 @@
 """The glass model in JupyterLab and on a page of its own: what is moved, removed or written is followed at once."""
 
 import functools
+import math
 import re
 import shutil
 import threading
@@ -622,7 +623,7 @@ def test_unknown_words_are_crossed_out_where_they_stand_and_near_examples_are_of
     field.fill("the quick brown owl sat on the lazy dog")
     crossed = chips.locator("del")
     assert chips.locator("button, del").all_inner_texts() == (
-        "<bos> the quick brown owl sat on the lazy dog".split()
+        ["<bos>", "the", "quick", "brown", "owl", "sat", "on", "the", "lazy", "dog"]
     ), "in the order in which they were typed"
     assert crossed.all_inner_texts() == ["quick"]
     assert crossed.first.evaluate("(word) => getComputedStyle(word).textDecorationLine") == "line-through"
@@ -632,7 +633,7 @@ def test_unknown_words_are_crossed_out_where_they_stand_and_near_examples_are_of
     field.fill("the owl sat")
     assert (crossed.count(), offers.is_hidden()) == (0, True)
     field.fill("quick quick fox the quick")
-    assert chips.locator("button, del").all_inner_texts() == "<bos> quick quick fox the quick".split()
+    assert chips.locator("button, del").all_inner_texts() == ["<bos>", "quick", "quick", "fox", "the", "quick"]
     offers.get_by_role("button").nth(1).wait_for()
     chosen = offers.get_by_role("button").nth(1).inner_text()
     offers.get_by_role("button").nth(1).click()
@@ -650,3 +651,53 @@ def test_an_empty_text_says_what_the_bars_show(page):
     assert page.locator(".glass .chips button").all_inner_texts() == ["<bos>"]
     page.locator(".glass select").select_option(SENTENCES[0])
     assert note.inner_text() == ""
+
+
+def test_a_removal_is_shown_before_and_after_and_in_nats(page):
+    """The bars compare with the whole model, whatever is chosen, typed or set while a part is gone."""
+    page.locator(".glass select").select_option(SENTENCES[0])
+    page.get_by_role("button", name="Maps").click()
+    bars, effect, heads = page.locator(f"{BARS} .bar"), page.locator(".glass .compared"), page.locator(".glass .both")
+    whole = bars.first.inner_text().split("\n")
+    assert (len(whole), effect.is_hidden(), heads.is_hidden()) == (2, True, True)
+    page.locator('.glass [data-part="0.head.0"]').click()
+    page.get_by_role("button", name="Remove this head").click()
+    assert heads.inner_text().split() == ["before", "now"]
+    word, before, now = bars.first.inner_text().split("\n")
+    assert [word, before] == whole
+    assert now != before
+    said = re.search(r"the surprise of “lisbon” goes from (\S+) to (\S+) nats", effect.inner_text())
+    assert float(said[1]) < 0.002
+    share = float(now.strip("%>")) / 100
+    assert abs(math.exp(-float(said[2])) - share) < 0.01
+    apart = float(re.search(r"All words together: (\S+) nats", effect.inner_text())[1])
+    assert 0 < apart < 2
+    assert "nats" in page.locator(".glass .panel .effect").inner_text()
+    page.locator(".glass .text input").fill(SENTENCES[1])
+    later = [bar.inner_text().split("\n") for bar in bars.all()]
+    page.get_by_role("slider", name="top-k").fill("1")
+    assert "0%" in {bar.inner_text().split("\n")[2] for bar in bars.all()} or bars.count() == 1
+    page.get_by_role("slider", name="top-k").fill("50")
+    page.get_by_role("button", name="Put layer 0, head 0 back").click()
+    assert (effect.is_hidden(), heads.is_hidden()) == (True, True)
+    plain = dict(bar.inner_text().split("\n") for bar in bars.all())
+    assert {word: before for word, before, _ in later if word in plain} == {
+        word: share for word, share in plain.items() if word in {each for each, *_ in later}
+    }
+    page.locator('.glass [data-part="0.head.0"]').click()
+
+
+def test_a_word_that_a_removal_makes_improbable_stays_among_the_bars(page):
+    page.locator(".glass select").select_option(SENTENCES[1])
+    page.get_by_role("button", name="Maps").click()
+    words = page.locator(FIRST).all_inner_texts()
+    page.locator('.glass [data-part="1.head.0"]').click()
+    page.get_by_role("button", name="Remove all heads of the layer").click()
+    page.locator('.glass [data-part="2.head.0"]').click()
+    page.get_by_role("button", name="Remove all heads of the layer").click()
+    assert words[0] in page.locator(FIRST).all_inner_texts()
+    assert page.locator(f"{BARS} .bar").count() <= 8
+    for button in page.locator(".glass .told .buttons button").all()[::-1]:
+        button.click()
+    assert page.locator(FIRST).all_inner_texts() == words
+    page.locator('.glass [data-part="2.head.0"]').click()

@@ -50,7 +50,9 @@ function drawn(element) {
   let found = "";
   if (!clear(ground) || edge) found += `<rect ${at} rx="${parseFloat(style.borderTopLeftRadius)}" fill="${clear(ground) ? "none" : ground}"
     ${edge ? `stroke="${style.borderTopColor}" stroke-width="${edge}"` : ""}/>`;
-  if (bar) found += `<rect x="${box.left}" y="${box.top}" width="${box.width * share}" height="${box.height}" rx="3" fill="${style.getPropertyValue("--blue")}"/>`;
+  const was = parseFloat(style.getPropertyValue("--was")), low = was >= 0 ? 8 : box.height;  // pixels; a removal's bar has two parts
+  if (bar) found += `<rect x="${box.left}" y="${box.bottom - low}" width="${box.width * share}" height="${low}" rx="3" fill="${style.getPropertyValue("--blue")}"/>`;
+  if (bar && was >= 0) found += `<rect x="${box.left}" y="${box.top}" width="${box.width * was}" height="5" rx="2" fill="${style.getPropertyValue("--quiet")}"/>`;
   const within = [...element.childNodes].map((each) => each.nodeType === Node.TEXT_NODE ? written(each, style) : each.nodeType === Node.ELEMENT_NODE ? drawn(each) : "").join("");
   const name = style.overflow === "visible" ? "" : `clip${Math.round(box.left)}-${Math.round(box.top)}-${Math.round(box.width)}`;
   found += name ? `<clipPath id="${name}"><rect ${at}/></clipPath><g clip-path="url(#${name})">${within}</g>` : within;

@@ -8,7 +8,11 @@ const MUCH = 1e5;  // numbers: a logit lens of more, in all blocks together, is 
 const SHOWN = 8, STEP = 900;  // words in a row of bars; ms between two steps of the motion, and until what moved no more is kept
 const few = (numbers) => `(${number(numbers[0], 1)}, ${number(numbers[1], 1)}, …)`;
 const number = (x, digits = 2) => (Math.abs(x) < 0.5 * 10 ** -digits ? 0 : x).toFixed(digits).replace("-", "−");
-const percent = (p) => (p === 1 ? "100" : p > 0.999 ? ">99.9" : p < 0.001 ? "<0.1" : (100 * p).toFixed(p < 0.1 || p > 0.99 ? 1 : 0)) + "%";
+const percent = (p) => (p === 0 ? "0" : p === 1 ? "100" : p > 0.999 ? ">99.9" : p < 0.001 ? "<0.1" : (100 * p).toFixed(p < 0.1 || p > 0.99 ? 1 : 0)) + "%";
+const surprises = (logits) => {  // of each token, in nats
+  const [[, most]] = largest(logits, 1), sum = Math.log(logits.reduce((sum, x) => sum + Math.exp(x - most), 0)) + most;
+  return Float64Array.from(logits, (x) => sum - x);
+};
 const named = (words) => new Intl.ListFormat("en").format(
   [...words.slice(0, 5).map((word) => `“${word}”`), ...(words.length > 5 ? [`${words.length - 5} more`] : [])]);
 const escaped = (word) => word.replace(/[&<>"]/g, (letter) => `&#${letter.charCodeAt(0)};`);
@@ -34,7 +38,7 @@ export function mount(box, bytes, about, shown = () => {}, own = null) {
   const state = {
     text: about.text ?? about.sentences[0], position: about.token ?? null, open: about.open ?? null, view: about.view, effect: "",
     removed: new Set((about.without ?? []).filter((part) => glass.has(part))), random: randomNumbers(0), how: {}, set: {}};
-  let words = [], ids = [], leftOut = [], wide = 500, lensed = new Map(), likely = [], setFan, frame;  // wide: pixels of the way; lensed: layer -> what it would say
+  let words = [], ids = [], leftOut = [], wide = 500, lensed = new Map(), likely = [], setFan, frame, twin = null;  // wide: pixels of the way; lensed: layer -> what it would say
   const at = () => Math.min(state.position ?? ids.length - 1, ids.length - 1);
   const width = (rows, position, size) => rows.subarray(position * size, (position + 1) * size);
   const shape = (text) => make("p", {class: "shape"}, `Shape: ${text}`);
@@ -58,7 +62,8 @@ export function mount(box, bytes, about, shown = () => {}, own = null) {
   const views = make("div", {class: "views", role: "group", "aria-label": "how the path is drawn"},
     [["maps", "Maps"], ["flow", "Ribbons"]].map(([view, name]) => make("button", {type: "button", "data-view": view, click: () => { state.view = view; show(); }}, name)));
   const panel = make("section", {class: "panel", "aria-live": "polite", "aria-label": "the part that is open"});
-  const bars = make("div", {class: "bars"});
+  const bars = make("div", {class: "bars"}), compared = make("p", {class: "compared", hidden: true});
+  const both = make("p", {class: "both", "aria-hidden": "true", hidden: true}, make("span", {}, "before"), make("span", {}, "now"));
   const filters = make("div", {class: "path"});
   const write = make("button", {type: "button", class: "main", click: next}, `Write the next ${one}`);
   const sliders = about.sliders.map(([name, label, low, high, step, off]) => {
@@ -86,7 +91,7 @@ export function mount(box, bytes, about, shown = () => {}, own = null) {
     make("div", {class: "text"}, input, choice, around, own ? sharing() : []), own ? link : "", make("div", {class: "told"}, note, gone), offers, guide, chips,
     make("div", {class: "columns"},
       make("section", {"aria-label": "the path through the model"}, make("div", {class: "heading"}, make("h3", {}, "Through the model"), views), path),
-      make("section", {"aria-label": `the next ${one}`}, make("h3", {}, `The next ${one}`), bars, filters,
+      make("section", {"aria-label": `the next ${one}`}, make("div", {class: "heading"}, make("h3", {}, `The next ${one}`), both), bars, filters,
            make("div", {class: "sliders"}, sliders), write)),
     panel);
   input.value = state.text;
@@ -248,7 +253,7 @@ export function mount(box, bytes, about, shown = () => {}, own = null) {
     });
     setFan = () => {  // level with the bars, wherever these are and however far the ribbons are scrolled
       const {top} = drawing.getBoundingClientRect();
-      fan([...bars.children].map((bar) => bar.getBoundingClientRect()).map((bar, i) => [...likely[i], (bar.top + bar.bottom) / 2 - top]));
+      fan([...bars.children].map((bar) => bar.getBoundingClientRect()).map((bar, i) => [...likely[i].slice(0, 2), (bar.top + bar.bottom) / 2 - top]));
     };
     const play = make("button", {type: "button", hidden: matchMedia("(prefers-reduced-motion: reduce)").matches, click: () => {
       drawing.classList.remove("playing"); requestAnimationFrame(() => drawing.classList.add("playing")); along(state.playing = performance.now()); }}, "▶ Play");
@@ -362,9 +367,12 @@ export function mount(box, bytes, about, shown = () => {}, own = null) {
 
   function showNext() {
     if (!ids.length) return;
-    const filtered = stages();
-    likely = largest(filtered.at(-1)[1], SHOWN).filter(([, share]) => share > 0).map(([id, share]) => [tokenizer.show(id), share]);
+    const filtered = stages(), now = filtered.at(-1)[1], logits = wholeLogits(), before = logits && stages(logits).at(-1)[1];
+    likely = largest(before ? now.map((p, id) => Math.max(p, before[id])) : now, SHOWN).filter(([, share]) => share > 0)
+      .map(([id]) => [tokenizer.show(id), now[id], before?.[id]]);
     bars.replaceChildren(...row(likely));
+    both.hidden = compared.hidden = !before;
+    if (before) compare(logits, glass.logitsAt(at()));
     if (state.view === "flow") fanSoon();
     const left = filtered.map(([name, each]) => {
       const n = each.reduce((n, x) => n + (x > 0), 0);
@@ -378,9 +386,26 @@ export function mount(box, bytes, about, shown = () => {}, own = null) {
     write.textContent = ids.length >= T - 1 ? "No more tokens fit" : write.disabled ? "Choose the last token to continue" : `Write the next ${one}`;
   }
 
+  /** The logits of the model with all its parts, or null while none is removed. It runs in rooms of its own. */
+  function wholeLogits() {
+    if (!state.removed.size) return null;
+    twin ??= new Glass(model);
+    twin.run(ids);
+    return twin.logitsAt(at());
+  }
+
+  /** What all removals together have changed, without filters: where it moves nothing that is about to be pressed. */
+  function compare(before, now) {
+    const [[id]] = largest(before, 1), [was, is] = [before, now].map(surprises);
+    const apart = was.reduce((sum, x, i) => sum + Math.exp(-x) * (is[i] - x), 0);
+    compared.textContent = `Compared with the whole model, the surprise of “${tokenizer.show(id)}” goes from ${number(was[id], 3)} to ${number(is[id], 3)} nats. `
+      + `All ${one}s together: ${apart < 0.0005 ? "less than 0.001" : number(apart, 3)} nats (KL divergence).`;
+    (state.view === "maps" ? path : write).after(compared);
+  }
+
   /** The probabilities as they are and after each filter that is on: [its name, (V,)], the last ones are drawn from. */
-  function stages() {
-    const on = {temperature: state.how.temperature}, logits = glass.logitsAt(at());
+  function stages(logits = glass.logitsAt(at())) {
+    const on = {temperature: state.how.temperature};
     const found = [["", nextTokenDistribution(logits, on)]];
     for (const [name, label] of [["topK", "top-k"], ["topP", "top-p"], ["minP", "min-p"]]) {
       if (state.how[name] === null) continue;
@@ -390,10 +415,10 @@ export function mount(box, bytes, about, shown = () => {}, own = null) {
     return found;
   }
 
-  /** Bars with a word before and a share behind each. */
+  /** Bars with a word before and a share behind each; of a model that has lost parts, with the share from before, too. */
   function row(entries) {
-    return entries.map(([word, share]) => make("div", {class: "bar"}, make("span", {}, word),
-      make("i", {style: `--share: ${share}`}), make("span", {}, percent(share))));
+    return entries.map(([word, share, was]) => make("div", {class: `bar${was === undefined ? "" : " two"}`}, make("span", {}, word),
+      make("i", {style: `--share: ${share}; --was: ${was}`}), was === undefined ? "" : make("span", {class: "was"}, percent(was)), make("span", {}, percent(share))));
   }
 
   /** Draw a word from the probabilities that are shown, and set it behind the text. */
@@ -428,9 +453,10 @@ export function mount(box, bytes, about, shown = () => {}, own = null) {
     const gone = state.removed.has(part);
     return make("button", {type: "button", "aria-pressed": String(gone), click: () => {
       const share = (id) => nextTokenDistribution(glass.logitsAt(at()))[id], [[id]] = largest(glass.logitsAt(at()), 1), before = share(id);
+      const nats = (share) => number(-Math.log(share), 3);
       gone ? state.removed.delete(part) : state.removed.add(part);
       glass.run(ids, state.removed);
-      state.effect = `${gone ? "With" : "Without"} ${what}: “${tokenizer.show(id)}” goes from ${percent(before)} to ${percent(share(id))} as the next ${one}.`;
+      state.effect = `${gone ? "With" : "Without"} ${what}: “${tokenizer.show(id)}” goes from ${percent(before)} to ${percent(share(id))} as the next ${one}, and its surprise from ${nats(before)} to ${nats(share(id))} nats.`;
       show();
       panel.querySelector("button")?.focus();
     }}, gone ? `Put ${what} back` : `Remove ${what}`);
