@@ -14,6 +14,7 @@ from matplotlib import image
 from course_lib.gpt import DecoderOnly
 from course_lib.live.glass import SENTENCES, html, packed_small
 from course_lib.pretrained import load_pretrained
+from tests.browser.axe import findings
 from tests.live_in_browser import ROOT
 
 GLASS = "from course_lib.live.glass import glass\nglass()"
@@ -701,3 +702,60 @@ def test_a_word_that_a_removal_makes_improbable_stays_among_the_bars(page):
         button.click()
     assert page.locator(FIRST).all_inner_texts() == words
     page.locator('.glass [data-part="2.head.0"]').click()
+
+
+def test_one_key_leads_past_the_tokens_and_arrows_lead_among_them(alone):
+    field, focused = alone.locator(".glass .text input"), "document.activeElement.innerText"
+    alone.locator(".glass .chips button").last.focus()
+    alone.keyboard.press("Home")
+    assert alone.evaluate(focused) == "<bos>"
+    for key in ("ArrowLeft", "ArrowRight", "ArrowRight"):
+        alone.keyboard.press(key)
+    chosen = alone.evaluate(focused)
+    alone.keyboard.press("Enter")
+    assert alone.locator('.glass .chips [aria-pressed="true"]').inner_text() == chosen
+    assert alone.evaluate(focused) == chosen
+    alone.keyboard.press("Tab")
+    assert alone.evaluate(focused) == "Maps"
+    alone.keyboard.press("Shift+Tab")
+    assert alone.evaluate(focused) == chosen, "back to the token that is chosen"
+    field.fill("the dog")
+    assert alone.locator('.glass .chips [tabindex="0"]').all_inner_texts() == ["dog"]
+
+
+SMALL = """(box) => [...box.querySelectorAll("button, input, select, summary, a")]
+    .filter((each) => each.checkVisibility())
+    .map((each) => [each.innerText || each.ariaLabel, each.getBoundingClientRect()])
+    .filter(([, {width, height}]) => Math.min(width, height) < 24).map(([name]) => name)"""
+
+
+def test_a_finger_meets_everything_that_can_be_pressed(alone):
+    """24 pixels: WCAG 2.2, 2.5.8."""
+    alone.set_viewport_size({"width": 390, "height": 844})
+    alone.wait_for_function("innerWidth == 390")
+    for part in ("embedding", "1.head.2", "2.feed_forward", "3.lens", "next"):
+        alone.get_by_role("button", name="Maps").click()
+        alone.locator(f'.glass [data-part="{part}"]').click()
+        assert alone.locator("main").evaluate(SMALL) == []
+    alone.get_by_role("button", name="Copy link").click()
+    alone.get_by_role("button", name="Ribbons").click()
+    assert alone.locator("main").evaluate(SMALL) == []
+
+
+def test_a_page_of_its_own_says_what_it_is_and_leads_to_the_course(lab, served):
+    (lab.folder / "home.html").write_text(html(home="index.html"), encoding="utf-8")
+    (lab.folder / "index.html").write_text("<iframe class=glass src=home.html></iframe>", encoding="utf-8")
+    page = lab.blank()
+    page.goto(f"{served}/home.html")
+    page.locator(".glass .bar").first.wait_for()
+    heading, link = page.get_by_role("heading", level=1), page.get_by_role("link", name="Transformers, Measured")
+    assert heading.count() == 1
+    assert heading.bounding_box()["height"] > 20
+    assert findings(page) == []
+    link.click()
+    page.wait_for_url("**/index.html")
+    within = page.frame_locator("iframe")
+    within.locator(".bar").first.wait_for()
+    assert within.locator("h1").bounding_box()["height"] < 2, "the page around it has a heading"
+    assert within.locator("header a").count() == 0
+    page.close()

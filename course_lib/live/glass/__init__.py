@@ -86,6 +86,9 @@ HEADINGS = {
         "new line.</p>"
     ),
 }
+OWN = """<header class="glass own"><h1>A small Transformer, taken apart</h1>
+<p>This language model of {count:,} weights runs in your browser. Type a text, remove a part, and see what changes.
+From the course {course}.</p></header>"""  # at the top of a page of its own
 SLIDERS = (  # name in engine.js, label, minimum, maximum, step, initial value; all but the first are off at that value
     ("temperature", "temperature", 0, 2, 0.05, 1),
     ("topK", "top-k", 1, 50, 1, 50),
@@ -137,6 +140,7 @@ def html(
     sentences: Sequence[str] = (),
     beside: str = "",
     heading: str = "",
+    home: str = "",
 ) -> str:
     """Return a complete page in which a model can be taken apart, without a kernel and without requests to a server.
 
@@ -153,6 +157,7 @@ def html(
         this
             file, so it needs a server. Without it, the page itself contains the weights.
         heading: HTML above the model, such as a description of it.
+        home: the address of the course, for the link at the top. Without it, the page names the course only.
 
     Errors: as `pack`; ValueError for a model without its tokenizer, or for a text or a part that it does not have.
     """
@@ -169,6 +174,7 @@ def html(
 <style>body {{ margin: 0; }} main, header {{ margin: auto; }}
 @media (prefers-color-scheme: dark) {{ body:not([data-jp-theme-light]) {{ background: #17191c; }} }}
 {(HERE / "glass.css").read_text(encoding="utf-8")}</style>
+{OWN.format(count=sum(weight.numel() for weight in model.parameters()), course=_course(home))}
 {heading and f'<header class="glass">{heading}</header>'}
 <main class="glass"><p class="note" role="status">The model is on its way …</p></main>
 <script type="text/plain" id="packed">{code}</script>
@@ -180,6 +186,11 @@ play(bytes, {told});
 </script>
 </html>
 """
+
+
+def _course(home: str) -> str:
+    """Return the course's name, as a link if its address is known."""
+    return f'<a href="{escape(home)}" target="_top">Transformers, Measured</a>' if home else "“Transformers, Measured”"
 
 
 def packed_small(model: DecoderOnly, tokenizer: Words) -> bytes:

@@ -52,7 +52,10 @@ function play(bytes, told) {
   start();
   if (writes) addEventListener("hashchange", start);  // another link to this page, or an address that was typed
 }
-if (parent !== window) {  // the page around it makes the frame as high as what stands here, and says which theme it has
+if (parent !== window) {
+  document.body.classList.add("framed");  // the page around it has a heading, and is the course
+  document.querySelector(".own p").remove();
+  // the page around it makes the frame as high as what stands here, and says which theme it has
   const tell = () => parent.postMessage({high: Math.ceil(document.body.getBoundingClientRect().bottom + scrollY)}, "*");
   new ResizeObserver(tell).observe(document.body);
   addEventListener("message", ({source, data}) => {

@@ -57,7 +57,13 @@ export function mount(box, bytes, about, shown = () => {}, own = null) {
                       make("option", {value: ""}, "Examples"), about.sentences.map((each) => make("option", {}, each)));
   const note = make("p", {class: "note", role: "status"});
   const gone = make("div", {class: "buttons"}), offers = make("div", {class: "buttons offers", hidden: true});
-  const chips = make("div", {class: "chips", role: "group", "aria-label": "tokens: choose one to follow"});
+  const chips = make("div", {class: "chips", role: "toolbar", "aria-label": "tokens: arrow keys move, Enter follows one", keydown: (event) => {
+    const all = [...chips.querySelectorAll("button")], on = all.indexOf(event.target);
+    const to = {ArrowLeft: on - 1, ArrowRight: on + 1, Home: 0, End: all.length - 1}[event.key];
+    if (to === undefined || on < 0) return;
+    event.preventDefault();
+    all[Math.max(0, Math.min(all.length - 1, to))].focus();
+  }});
   const path = make("div", {class: `path${many ? " many" : ""}`, style: `--map: ${many ? 18 : 40}px; --maps: ${H * 26}px`});
   const views = make("div", {class: "views", role: "group", "aria-label": "how the path is drawn"},
     [["maps", "Maps"], ["flow", "Ribbons"]].map(([view, name]) => make("button", {type: "button", "data-view": view, click: () => { state.view = view; show(); }}, name)));
@@ -211,6 +217,7 @@ export function mount(box, bytes, about, shown = () => {}, own = null) {
       }));
       if (chip.textContent !== word) { chip.textContent = word; chip.title = `token ${t}, id ${ids[t]}`; }
       chip.setAttribute("aria-pressed", String(t === at()));
+      chip.tabIndex = t === at() ? 0 : -1;  // the Tab key stops once, at the chosen token
     });
     const known = [...chips.children];
     for (const [word, before] of leftOut) chips.insertBefore(make("del", {title: "unknown to this model, so left out"}, word), known[before] ?? null);
