@@ -345,7 +345,8 @@ def _glass_of(chapter: Chapter, source: str, extra: Path) -> str:
     if made is None:
         return "glass"
     name = f"glass-{chapter.slug}-{made[0]}"
-    (extra / f"{name}.html").write_text(glass_page(*made[1](), home="index.html"), encoding="utf-8")
+    model, tokenizer = made[1]()
+    (extra / f"{name}.html").write_text(glass_page(model, tokenizer, home="index.html"), encoding="utf-8")
     return name
 
 
@@ -396,8 +397,8 @@ def _in_english(name: str, extra: Path) -> str:
     assert isinstance(model, DecoderOnly)
     packed = packed_small(model, tokenizer)
     (extra / f"{name}.bin").write_bytes(packed)
-    told = {"sentences": OF_A_MODEL[name], "heading": HEADINGS[name], "home": "index.html"}
-    page = glass_page(model, tokenizer, beside=f"{name}.bin", **told)
+    beside, home = f"{name}.bin", "index.html"
+    page = glass_page(model, tokenizer, sentences=OF_A_MODEL[name], beside=beside, heading=HEADINGS[name], home=home)
     (extra / f"{name}.html").write_text(page, encoding="utf-8")
     link, costs = IN_ENGLISH[name]
     return f'<a href="{name}.html" target="glass">{link}</a>, {len(packed) / 1e6:.1f} MB {costs}'

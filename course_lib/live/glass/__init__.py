@@ -86,9 +86,9 @@ HEADINGS = {
         "new line.</p>"
     ),
 }
-OWN = """<header class="glass own"><h1>A small Transformer, taken apart</h1>
+OWN = """<header class="own"><h1>A small Transformer, taken apart</h1>
 <p>This language model of {count:,} weights runs in your browser. Type a text, remove a part, and see what changes.
-From the course {course}.</p></header>"""  # at the top of a page of its own
+It belongs to the course {course}.</p></header>"""  # at the top of a page of its own
 SLIDERS = (  # name in engine.js, label, minimum, maximum, step, initial value; all but the first are off at that value
     ("temperature", "temperature", 0, 2, 0.05, 1),
     ("topK", "top-k", 1, 50, 1, 50),
