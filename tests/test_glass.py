@@ -444,7 +444,7 @@ def test_the_same_model_gives_the_same_bytes(tinytown):
 def test_it_stays_small_enough_to_be_read():
     sources = [(ROOT / "course_lib/live/glass" / name).read_text(encoding="utf-8") for name in (*MODULES, "page.js")]
     code = [line.strip() for line in re.sub(r"/\*\*.*?\*/", "", "\n".join(sources), flags=re.DOTALL).splitlines()]
-    assert len([line for line in code if line and not line.startswith("//")]) <= 1000
+    assert len([line for line in code if line and not line.startswith("//")]) <= 1250
 
 
 def test_the_command_writes_one_page_and_writes_over_none(tmp_path, capsys):

@@ -350,7 +350,8 @@ def _glass_of(chapter: Chapter, source: str, extra: Path) -> str:
     if made is None:
         return "glass"
     name = f"glass-{chapter.slug}-{made[0]}"
-    (extra / f"{name}.html").write_text(glass_page(*made[1]()), encoding="utf-8")
+    model, tokenizer = made[1]()
+    (extra / f"{name}.html").write_text(glass_page(model, tokenizer, home="index.html"), encoding="utf-8")
     return name
 
 
@@ -388,7 +389,7 @@ IN_ENGLISH = {  # models that `python -m course_lib weights` may have fetched ->
 def _top(folder: Path, large: bool) -> str:
     """Write the page of the glass model, and return its frame with links to the English models that were fetched."""
     extra = folder / "_extra"
-    (extra / "glass.html").write_text(glass_page(), encoding="utf-8")
+    (extra / "glass.html").write_text(glass_page(home="index.html"), encoding="utf-8")
     frame = FRAME.format("glass", "").replace(" src", ' name="glass" src')  # so that the links below open in this frame
     here = [name for name in IN_ENGLISH if (large if name == LARGE else weights.state(name) == "here")]
     links = [TINYTOWN, *(_in_english(name, extra) for name in here)]
@@ -401,7 +402,8 @@ def _in_english(name: str, extra: Path) -> str:
     assert isinstance(model, DecoderOnly)
     packed = packed_small(model, tokenizer)
     (extra / f"{name}.bin").write_bytes(packed)
-    page = glass_page(model, tokenizer, sentences=OF_A_MODEL[name], beside=f"{name}.bin", heading=HEADINGS[name])
+    beside, home = f"{name}.bin", "index.html"
+    page = glass_page(model, tokenizer, sentences=OF_A_MODEL[name], beside=beside, heading=HEADINGS[name], home=home)
     (extra / f"{name}.html").write_text(page, encoding="utf-8")
     link, costs = IN_ENGLISH[name]
     return f'<a href="{name}.html" target="glass">{link}</a>, {len(packed) / 1e6:.1f} MB {costs}'

@@ -1,6 +1,7 @@
 """The glass model in JupyterLab and on a page of its own: what is moved, removed or written is followed at once."""
 
 import functools
+import math
 import re
 import shutil
 import threading
@@ -8,10 +9,12 @@ from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from matplotlib import image
 
 from course_lib.gpt import DecoderOnly
 from course_lib.live.glass import SENTENCES, html, packed_small
 from course_lib.pretrained import load_pretrained
+from tests.browser.axe import findings
 from tests.live_in_browser import ROOT
 
 GLASS = "from course_lib.live.glass import glass\nglass()"
@@ -512,3 +515,247 @@ def test_an_open_head_is_taken_apart_into_query_keys_and_values(page):
     page.get_by_role("button", name="Put this head back").click()
     page.get_by_role("button", name="Maps").click()
     page.locator('.glass [data-part="1.head.2"]').click()
+
+
+def state_of(page) -> dict:
+    """What a page shows of its state, as a reader sees it."""
+    return {
+        "text": page.locator(".glass .text input").input_value(),
+        "token": page.locator('.glass .chips [aria-pressed="true"]').inner_text(),
+        "view": page.locator('.glass .views [aria-pressed="true"]').inner_text(),
+        "open": page.locator(".glass .panel h3").all_inner_texts(),
+        "removed": page.locator(".glass .told .buttons button").all_inner_texts(),
+        "sliders": [slider.input_value() for slider in page.locator(".glass .sliders input").all()],
+        "bars": page.locator(BARS).inner_text(),
+    }
+
+
+@pytest.mark.parametrize("opened", ["from a server", "as a file"])
+def test_a_link_shows_another_reader_the_same(lab, served, opened):
+    """Everything that a reader has done is in the address, and nothing of it comes as code."""
+    (lab.folder / "shared.html").write_text(html(), encoding="utf-8")
+    home = f"{served if opened == 'from a server' else lab.folder.as_uri()}/shared.html"
+    page, other, wrong = lab.blank(), lab.blank(), []
+    for each in (page, other):
+        each.on("pageerror", lambda error: wrong.append(str(error)))
+    page.goto(home)
+    page.locator(".glass .bar").first.wait_for()
+    first = state_of(page)
+    page.wait_for_timeout(500)
+    assert page.url == home, "who only looks has no longer address"
+    page.locator(".glass .text input").fill("the black owl sat on <b>the</b> red rug & it was")
+    page.get_by_role("button", name="Maps").click()
+    page.locator('.glass [data-part="1.head.2"]').click()
+    page.get_by_role("button", name="Remove this head").click()
+    page.locator('.glass [data-part="2.feed_forward"]').click()
+    page.locator(".glass .panel .bar button").first.click()
+    page.locator(".glass .chips button").nth(3).click()
+    page.get_by_role("slider", name="temperature").fill("0.7")
+    page.get_by_role("slider", name="min-p").fill("0.02")
+    page.get_by_role("button", name="Ribbons").click()
+    page.wait_for_function("location.hash.includes('view=ribbons')")
+    expected = state_of(page)
+    assert expected["removed"][0] == "Put layer 1, head 2 back"
+    assert (len(expected["removed"]), expected["view"], expected["token"]) == (2, "Ribbons", "owl")
+    other.goto(page.url)
+    other.locator(".glass .bar").first.wait_for()
+    assert state_of(other) == expected
+    other.evaluate("location.hash = ''")  # an address that is typed is followed, too
+    other.wait_for_function("!document.querySelector('.told .buttons button')")
+    assert state_of(other) == first
+    other.evaluate(
+        "location.hash = 'text=the dog&part=9.head.1&view=xyz&token=99&without=9.head.0 1.head 01 __proto__ 0.head.1.5"
+        "&temperature=hot&top-k=1e9&top-p=-1'"
+    )
+    other.wait_for_function("document.querySelector('.glass .text input').value === 'the dog'")
+    found = state_of(other)
+    assert (found["token"], found["removed"], found["sliders"]) == ("dog", [], first["sliders"])
+    assert wrong == []
+    page.close()
+    other.close()
+
+
+@pytest.mark.parametrize("may", [True, False], ids=["with the clipboard", "without permission"])
+def test_the_link_can_be_copied_and_the_picture_saved(lab, served, may):
+    (lab.folder / "shared.html").write_text(html(), encoding="utf-8")
+    page = lab.blank()
+    page.add_init_script(
+        f"""navigator.clipboard.writeText = async (text) => {{
+            if (!{str(may).lower()}) throw new DOMException("no", "NotAllowedError");
+            window.copied = text;
+        }}"""
+    )
+    page.goto(f"{served}/shared.html")
+    page.get_by_role("button", name="Maps").click()
+    page.get_by_role("button", name="Copy link").click()
+    told, field = page.locator(".glass .link"), page.get_by_label("the link to what is shown")
+    page.get_by_text("The link to this view is copied." if may else "Copy the selected link with Ctrl+C").wait_for()
+    assert "this computer" not in told.inner_text()
+    assert "view=maps" in field.input_value()
+    if may:
+        assert page.evaluate("copied") == field.input_value()
+    else:
+        assert page.evaluate("document.getSelection().toString()") == field.input_value()
+    page.locator('.glass [data-part="1.head.2"]').click()
+    assert told.is_hidden(), "that link would show something else"
+    for view in ("Maps", "Ribbons"):
+        page.get_by_role("button", name=view).click()
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="Save picture").click()
+        assert saved.value.suggested_filename == "glass-model.png"
+        path = lab.folder / f"{view}.png"
+        saved.value.save_as(path)
+        pixels = image.imread(path)
+        assert pixels.shape[1] > 1600
+        colours = {tuple(pixel) for pixel in pixels[::7, ::7, :3].reshape(-1, 3).round(1).tolist()}
+        assert len(colours) > 20, "it is drawn"
+    page.close()
+
+
+def test_what_needs_an_address_is_absent_without_one(page):
+    alone = page.locator(".jp-Notebook").count() == 0
+    assert page.get_by_role("button", name="Copy link").count() == alone
+    assert page.get_by_role("button", name="Save picture").count() == alone
+
+
+def test_unknown_words_are_crossed_out_where_they_stand_and_near_examples_are_offered(page):
+    field, chips, offers = (page.locator(f".glass {part}") for part in (".text input", ".chips", ".offers"))
+    page.locator(".glass select").select_option(SENTENCES[0])
+    field.fill("the quick brown owl sat on the lazy dog")
+    crossed = chips.locator("del")
+    assert chips.locator("button, del").all_inner_texts() == (
+        ["<bos>", "the", "quick", "brown", "owl", "sat", "on", "the", "lazy", "dog"]
+    ), "in the order in which they were typed"
+    assert crossed.all_inner_texts() == ["quick"]
+    assert crossed.first.evaluate("(word) => getComputedStyle(word).textDecorationLine") == "line-through"
+    offers.get_by_role("button").first.wait_for()
+    assert offers.inner_text().startswith("Examples that it knows:")
+    assert offers.get_by_role("button").all_inner_texts()[0] == SENTENCES[1]
+    field.fill("the owl sat")
+    assert (crossed.count(), offers.is_hidden()) == (0, True)
+    field.fill("quick quick fox the quick")
+    assert chips.locator("button, del").all_inner_texts() == ["<bos>", "quick", "quick", "fox", "the", "quick"]
+    offers.get_by_role("button").nth(1).wait_for()
+    chosen = offers.get_by_role("button").nth(1).inner_text()
+    offers.get_by_role("button").nth(1).click()
+    assert (field.input_value(), crossed.count(), offers.is_hidden()) == (chosen, 0, True)
+    assert page.evaluate("document.activeElement.type") == "text", "the keyboard has a place to continue from"
+    field.fill("a zebra sat on the")
+    page.get_by_role("button", name="Write the next word").click()
+    assert crossed.count() == 0, "what was left out is no longer in the text"
+
+
+def test_an_empty_text_says_what_the_bars_show(page):
+    page.locator(".glass .text input").fill("  ")
+    note = page.locator(".glass .note")
+    assert note.inner_text() == "Nothing typed: the bars show which word may begin a text."
+    assert page.locator(".glass .chips button").all_inner_texts() == ["<bos>"]
+    page.locator(".glass select").select_option(SENTENCES[0])
+    assert note.inner_text() == ""
+
+
+def test_a_removal_is_shown_before_and_after_and_in_nats(page):
+    """The bars compare with the whole model, whatever is chosen, typed or set while a part is gone."""
+    page.locator(".glass select").select_option(SENTENCES[0])
+    page.get_by_role("button", name="Maps").click()
+    bars, effect, heads = page.locator(f"{BARS} .bar"), page.locator(".glass .compared"), page.locator(".glass .both")
+    whole = bars.first.inner_text().split("\n")
+    assert (len(whole), effect.is_hidden(), heads.is_hidden()) == (2, True, True)
+    page.locator('.glass [data-part="0.head.0"]').click()
+    page.get_by_role("button", name="Remove this head").click()
+    assert heads.inner_text().split() == ["before", "now"]
+    word, before, now = bars.first.inner_text().split("\n")
+    assert [word, before] == whole
+    assert now != before
+    said = re.search(r"the surprise of “lisbon” goes from (\S+) to (\S+) nats", effect.inner_text())
+    assert float(said[1]) < 0.002
+    share = float(now.strip("%>")) / 100
+    assert abs(math.exp(-float(said[2])) - share) < 0.01
+    apart = float(re.search(r"All words together: (\S+) nats", effect.inner_text())[1])
+    assert 0 < apart < 2
+    assert "nats" in page.locator(".glass .panel .effect").inner_text()
+    page.locator(".glass .text input").fill(SENTENCES[1])
+    later = [bar.inner_text().split("\n") for bar in bars.all()]
+    page.get_by_role("slider", name="top-k").fill("1")
+    assert "0%" in {bar.inner_text().split("\n")[2] for bar in bars.all()} or bars.count() == 1
+    page.get_by_role("slider", name="top-k").fill("50")
+    page.get_by_role("button", name="Put layer 0, head 0 back").click()
+    assert (effect.is_hidden(), heads.is_hidden()) == (True, True)
+    plain = dict(bar.inner_text().split("\n") for bar in bars.all())
+    assert {word: before for word, before, _ in later if word in plain} == {
+        word: share for word, share in plain.items() if word in {each for each, *_ in later}
+    }
+    page.locator('.glass [data-part="0.head.0"]').click()
+
+
+def test_a_word_that_a_removal_makes_improbable_stays_among_the_bars(page):
+    page.locator(".glass select").select_option(SENTENCES[1])
+    page.get_by_role("button", name="Maps").click()
+    words = page.locator(FIRST).all_inner_texts()
+    page.locator('.glass [data-part="1.head.0"]').click()
+    page.get_by_role("button", name="Remove all heads of the layer").click()
+    page.locator('.glass [data-part="2.head.0"]').click()
+    page.get_by_role("button", name="Remove all heads of the layer").click()
+    assert words[0] in page.locator(FIRST).all_inner_texts()
+    assert page.locator(f"{BARS} .bar").count() <= 8
+    for button in page.locator(".glass .told .buttons button").all()[::-1]:
+        button.click()
+    assert page.locator(FIRST).all_inner_texts() == words
+    page.locator('.glass [data-part="2.head.0"]').click()
+
+
+def test_one_key_leads_past_the_tokens_and_arrows_lead_among_them(alone):
+    field, focused = alone.locator(".glass .text input"), "document.activeElement.innerText"
+    alone.locator(".glass .chips button").last.focus()
+    alone.keyboard.press("Home")
+    assert alone.evaluate(focused) == "<bos>"
+    for key in ("ArrowLeft", "ArrowRight", "ArrowRight"):
+        alone.keyboard.press(key)
+    chosen = alone.evaluate(focused)
+    alone.keyboard.press("Enter")
+    assert alone.locator('.glass .chips [aria-pressed="true"]').inner_text() == chosen
+    assert alone.evaluate(focused) == chosen
+    alone.keyboard.press("Tab")
+    assert alone.evaluate(focused) == "Maps"
+    alone.keyboard.press("Shift+Tab")
+    assert alone.evaluate(focused) == chosen, "back to the token that is chosen"
+    field.fill("the dog")
+    assert alone.locator('.glass .chips [tabindex="0"]').all_inner_texts() == ["dog"]
+
+
+SMALL = """(box) => [...box.querySelectorAll("button, input, select, summary, a")]
+    .filter((each) => each.checkVisibility())
+    .map((each) => [each.innerText || each.ariaLabel, each.getBoundingClientRect()])
+    .filter(([, {width, height}]) => Math.min(width, height) < 24).map(([name]) => name)"""
+
+
+def test_a_finger_meets_everything_that_can_be_pressed(alone):
+    """24 pixels: WCAG 2.2, 2.5.8."""
+    alone.set_viewport_size({"width": 390, "height": 844})
+    alone.wait_for_function("innerWidth == 390")
+    for part in ("embedding", "1.head.2", "2.feed_forward", "3.lens", "next"):
+        alone.get_by_role("button", name="Maps").click()
+        alone.locator(f'.glass [data-part="{part}"]').click()
+        assert alone.locator("main").evaluate(SMALL) == []
+    alone.get_by_role("button", name="Copy link").click()
+    alone.get_by_role("button", name="Ribbons").click()
+    assert alone.locator("main").evaluate(SMALL) == []
+
+
+def test_a_page_of_its_own_says_what_it_is_and_leads_to_the_course(lab, served):
+    (lab.folder / "home.html").write_text(html(home="index.html"), encoding="utf-8")
+    (lab.folder / "index.html").write_text("<iframe class=glass src=home.html></iframe>", encoding="utf-8")
+    page = lab.blank()
+    page.goto(f"{served}/home.html")
+    page.locator(".glass .bar").first.wait_for()
+    heading, link = page.get_by_role("heading", level=1), page.get_by_role("link", name="Transformers, Measured")
+    assert heading.count() == 1
+    assert heading.bounding_box()["height"] > 20
+    assert findings(page) == []
+    link.click()
+    page.wait_for_url("**/index.html")
+    within = page.frame_locator("iframe")
+    within.locator(".bar").first.wait_for()
+    assert within.locator("h1").bounding_box()["height"] < 2, "the page around it has a heading"
+    assert within.locator("header a").count() == 0
+    page.close()

@@ -34,7 +34,7 @@ from course_lib.tinytown import SubwordTokenizer, WordTokenizer
 from course_lib.trace import evaluating
 
 HERE = Path(__file__).parent
-MODULES = ("text.js", "engine.js", "flow.js", "view.js")  # each comes after the modules it imports
+MODULES = ("text.js", "engine.js", "flow.js", "address.js", "still.js", "view.js")  # each after those it imports
 SENTENCES = (  # each stops before a word that the model can know
     "once there was a prince called adam . adam went to portugal . the capital of portugal is",
     "the black owl sat on the red rug because it was sad . yes , the black",
@@ -86,6 +86,9 @@ HEADINGS = {
         "new line.</p>"
     ),
 }
+OWN = """<header class="own"><h1>A small Transformer, taken apart</h1>
+<p>This language model of {count:,} weights runs in your browser. Type a text, remove a part, and see what changes.
+It belongs to the course {course}.</p></header>"""  # at the top of a page of its own
 SLIDERS = (  # name in engine.js, label, minimum, maximum, step, initial value; all but the first are off at that value
     ("temperature", "temperature", 0, 2, 0.05, 1),
     ("topK", "top-k", 1, 50, 1, 50),
@@ -141,11 +144,13 @@ def html(
     sentences: Sequence[str] = (),
     beside: str = "",
     heading: str = "",
+    home: str = "",
 ) -> str:
     """Return a complete page in which a model can be taken apart, without a kernel and without requests to a server.
 
-    Its address may set the text and the open part, as in `glass.html#text=the+dog&part=2.head.3`. Within another page
-    it follows that page's theme (see web/course.js).
+    Its address follows what the reader does, and a link to it shows the same: the text, the view, the open part, the
+    chosen token, the removed parts and the sliders, as in `glass.html#text=the+dog&part=2.head.3&without=1.head.0`.
+    Within another page it follows that page's theme (see web/course.js).
 
     Args:
         model: a decoder of up to 200 million weights (see `pack`); Tinytown's by default.
@@ -156,6 +161,7 @@ def html(
         this
             file, so it needs a server. Without it, the page itself contains the weights.
         heading: HTML above the model, such as a description of it.
+        home: the address of the course, for the link at the top. Without it, the page names the course only.
 
     Errors: as `pack`; ValueError for a model without its tokenizer, or for a text or a part that it does not have.
     """
@@ -173,6 +179,7 @@ def html(
 @media (prefers-color-scheme: dark) {{ body:not([data-jp-theme-light]) {{ background: #17191c; }} }}
 {(HERE / "glass.css").read_text(encoding="utf-8")}</style>
 <noscript><style>main.glass .note {{ display: none; }}</style></noscript>
+{OWN.format(count=sum(weight.numel() for weight in model.parameters()), course=_course(home))}
 {heading and f'<header class="glass">{heading}</header>'}
 <main class="glass"><p class="note" role="status">The model is on its way …</p>
 <noscript>{_without_scripts(model, tokenizer, text, part, sentences)}</noscript></main>
@@ -181,7 +188,7 @@ def html(
 {script()}
 {(HERE / "page.js").read_text(encoding="utf-8")}
 const bytes = await {f"fetched({json.dumps(beside)})" if beside else "inThePage()"};
-mount(document.querySelector("main"), bytes, begin({told}));
+play(bytes, {told});
 </script>
 </html>
 """
@@ -199,6 +206,11 @@ def _without_scripts(
         return said  # its maps are too many for a picture
     first = text or next(iter(sentences or _sentences(tokenizer)))
     return kept(model, tokenizer, first, part, below=said)[0]
+
+
+def _course(home: str) -> str:
+    """Return the course's name, as a link if its address is known."""
+    return f'<a href="{escape(home)}" target="_top">Transformers, Measured</a>' if home else "“Transformers, Measured”"
 
 
 def packed_small(model: DecoderOnly, tokenizer: Words) -> bytes:

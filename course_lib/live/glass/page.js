@@ -30,14 +30,32 @@ async function fetched(file) {
   }
 }
 
-/** What it begins with, if the address says so. */
-function begin(told) {
-  const asked = new URLSearchParams(location.hash.slice(1)), text = asked.get("text"), part = asked.get("part");
-  if (text) told.sentences = [text, ...told.sentences.filter((each) => each !== text)];
-  if (told.whole.includes(part)) Object.assign(told, {open: part, view: "maps"});
-  return told;
+/** The model in the page: it begins with what the address says, and the address follows what is done to it. */
+function play(bytes, told) {
+  const here = () => location.href.split("#")[0], writes = /^(https?|file):$/.test(location.protocol);  // a slide has no address
+  const link = (seen) => `${here()}#${addressOf(seen, told.sliders)}`;
+  let last, soon;
+  const start = () => {
+    const asked = fromAddress(location.hash.slice(1), told), {sentences} = told, {text} = asked;
+    last = null;
+    clearTimeout(soon);
+    mount(document.querySelector("main"), bytes, {...told, ...asked, sentences: text ? [text, ...sentences.filter((each) => each !== text)] : sentences},
+      (seen) => {
+        const now = link(seen);
+        if (last !== null && now !== last) {
+          clearTimeout(soon);
+          soon = setTimeout(() => history.replaceState(null, "", now), 300);
+        }
+        last = now;
+      }, writes ? {link, onlyHere: location.protocol === "file:"} : null);
+  };
+  start();
+  if (writes) addEventListener("hashchange", start);  // another link to this page, or an address that was typed
 }
-if (parent !== window) {  // the page around it makes the frame as high as what stands here, and says which theme it has
+if (parent !== window) {
+  document.body.classList.add("framed");  // the page around it has a heading, and is the course
+  document.querySelector(".own p").remove();
+  // the page around it makes the frame as high as what stands here, and says which theme it has
   const tell = () => parent.postMessage({high: Math.ceil(document.body.getBoundingClientRect().bottom + scrollY)}, "*");
   new ResizeObserver(tell).observe(document.body);
   addEventListener("message", ({source, data}) => {

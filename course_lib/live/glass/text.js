@@ -5,7 +5,7 @@ const WORDS = new RegExp(`<${LETTER}+>|(?<!${LETTER})${LETTER}'|${LETTER}+|[^\\p
 
 /**
  * A tokenizer from what `pack` says of it. `encode` gives {ids, unknown}, `decode` a text, `show` one token as it is
- * shown; `ends` says whether a token ends the text.
+ * shown; `leftOut` gives [word, the number of ids before it] of what is unknown; `ends` says whether a token ends the text.
  */
 export function tokenizerOf({kind, ...told}) {
   return kind === "words" ? words(told) : bytePairs(told);
@@ -20,6 +20,10 @@ function words({tokens, bos, eos}) {
       const all = text.toLowerCase().match(WORDS) ?? [];
       return {ids: [bos, ...all.filter((word) => known.has(word)).map((word) => known.get(word))],
               unknown: all.filter((word) => !known.has(word))};
+    },
+    leftOut(text) {
+      let before = 1;  // <bos>
+      return (text.toLowerCase().match(WORDS) ?? []).map((word) => [word, known.has(word) ? before++ : before]).filter(([word]) => !known.has(word));
     },
     decode: (ids) => ids.filter((id) => id > eos).map((id) => tokens[id]).join(" "),
     show: (id) => tokens[id],
@@ -86,6 +90,7 @@ function bytePairs({tokens, merges, special, digits, begin}) {
       }));
       return {ids: text ? [...begin, ...ids] : [], unknown: []};
     },
+    leftOut: () => [],
     decode: (ids) => read(ids.slice(begin.length)).replace(merges ? "" : /^ /, ""),  // the space that SentencePiece sets first
     show: (id) => read([id]).replace(/^ /, "·").replaceAll("\n", "↵") || "∅",  // a space before a word can be seen
     ends: (id) => isSpecial.has(id),

@@ -1,13 +1,18 @@
 // The glass model as a page: a sentence, its way through the model, the next word.
 import {Glass, draw, largest, nextTokenDistribution, randomNumbers, readModel} from "./engine.js";
 import {drawFlow} from "./flow.js";
+import {stillOf} from "./still.js";
 import {tokenizerOf} from "./text.js";
 
 const MUCH = 1e5;  // numbers: a logit lens of more, in all blocks together, is read a block at a time
 const SHOWN = 8, STEP = 900;  // words in a row of bars; ms between two steps of the motion, and until what moved no more is kept
 const few = (numbers) => `(${number(numbers[0], 1)}, ${number(numbers[1], 1)}, …)`;
 const number = (x, digits = 2) => (Math.abs(x) < 0.5 * 10 ** -digits ? 0 : x).toFixed(digits).replace("-", "−");
-const percent = (p) => (p === 1 ? "100" : p > 0.999 ? ">99.9" : p < 0.001 ? "<0.1" : (100 * p).toFixed(p < 0.1 || p > 0.99 ? 1 : 0)) + "%";
+const percent = (p) => (p === 0 ? "0" : p === 1 ? "100" : p > 0.999 ? ">99.9" : p < 0.001 ? "<0.1" : (100 * p).toFixed(p < 0.1 || p > 0.99 ? 1 : 0)) + "%";
+const surprises = (logits) => {  // of each token, in nats
+  const [[, most]] = largest(logits, 1), sum = Math.log(logits.reduce((sum, x) => sum + Math.exp(x - most), 0)) + most;
+  return Float64Array.from(logits, (x) => sum - x);
+};
 const named = (words) => new Intl.ListFormat("en").format(
   [...words.slice(0, 5).map((word) => `“${word}”`), ...(words.length > 5 ? [`${words.length - 5} more`] : [])]);
 const escaped = (word) => word.replace(/[&<>"]/g, (letter) => `&#${letter.charCodeAt(0)};`);
@@ -24,14 +29,16 @@ function make(tag, attributes = {}, ...children) {
 }
 
 /**
- * Draw the glass model into a box. bytes: what Python's `pack` gives. about: texts for each part, see __init__.py.
- * shown: is told of each text, of the part that is open and of the view.
+ * Draw the glass model into a box. bytes: what Python's `pack` gives. about: texts for each part, see __init__.py; it may
+ * also hold what `seen` gives, to begin with that. shown: is given what `seen` gives, after each change.
+ * own: of a page that has an address, {link: what is seen -> its address, onlyHere: whether it is a file of this computer}.
  */
-export function mount(box, bytes, about, shown = () => {}) {
+export function mount(box, bytes, about, shown = () => {}, own = null) {
   const model = readModel(bytes), glass = new Glass(model), tokenizer = tokenizerOf(model.tokenizer), {config} = model, {one} = about;
   const state = {
-    text: about.text ?? about.sentences[0], position: null, open: about.open ?? null, view: about.view, effect: "", removed: new Set(), random: randomNumbers(0), how: {}};
-  let words = [], ids = [], wide = 500, lensed = new Map(), likely = [], setFan, frame;  // wide: pixels of the way; lensed: layer -> what it would say
+    text: about.text ?? about.sentences[0], position: about.token ?? null, open: about.open ?? null, view: about.view, effect: "",
+    removed: new Set((about.without ?? []).filter((part) => glass.has(part))), random: randomNumbers(0), how: {}, set: {}};
+  let words = [], ids = [], leftOut = [], wide = 500, lensed = new Map(), likely = [], setFan, frame, twin = null;  // wide: pixels of the way; lensed: layer -> what it would say
   const at = () => Math.min(state.position ?? ids.length - 1, ids.length - 1);
   const width = (rows, position, size) => rows.subarray(position * size, (position + 1) * size);
   const shape = (text) => make("p", {class: "shape"}, `Shape: ${text}`);
@@ -49,22 +56,31 @@ export function mount(box, bytes, about, shown = () => {}) {
   const choice = make("select", {"aria-label": "a sentence to begin with", change: () => { begin(choice.value); choice.value = ""; }},
                       make("option", {value: ""}, "Examples"), about.sentences.map((each) => make("option", {}, each)));
   const note = make("p", {class: "note", role: "status"});
-  const gone = make("div", {class: "buttons"});
-  const chips = make("div", {class: "chips", role: "group", "aria-label": "tokens: choose one to follow"});
+  const gone = make("div", {class: "buttons"}), offers = make("div", {class: "buttons offers", hidden: true});
+  const chips = make("div", {class: "chips", role: "toolbar", "aria-label": "tokens: arrow keys move, Enter follows one", keydown: (event) => {
+    const all = [...chips.querySelectorAll("button")], on = all.indexOf(event.target);
+    const to = {ArrowLeft: on - 1, ArrowRight: on + 1, Home: 0, End: all.length - 1}[event.key];
+    if (to === undefined || on < 0) return;
+    event.preventDefault();
+    all[Math.max(0, Math.min(all.length - 1, to))].focus();
+  }});
   const path = make("div", {class: `path${many ? " many" : ""}`, style: `--map: ${many ? 18 : 40}px; --maps: ${H * 26}px`});
   const views = make("div", {class: "views", role: "group", "aria-label": "how the path is drawn"},
     [["maps", "Maps"], ["flow", "Ribbons"]].map(([view, name]) => make("button", {type: "button", "data-view": view, click: () => { state.view = view; show(); }}, name)));
   const panel = make("section", {class: "panel", "aria-live": "polite", "aria-label": "the part that is open"});
-  const bars = make("div", {class: "bars"});
+  const bars = make("div", {class: "bars"}), compared = make("p", {class: "compared", hidden: true});
+  const both = make("p", {class: "both", "aria-hidden": "true", hidden: true}, make("span", {}, "before"), make("span", {}, "now"));
   const filters = make("div", {class: "path"});
   const write = make("button", {type: "button", class: "main", click: next}, `Write the next ${one}`);
   const sliders = about.sliders.map(([name, label, low, high, step, off]) => {
     const output = make("output", {}, "");
     const slider = make("input", {type: "range", min: low, max: high, step, value: off, "aria-label": label,
-                                  input: () => { set(); showNext(); }});
+                                  input: () => { set(); showNext(); tell(); }});
+    slider.value = about.how?.[name] ?? off;
     function set() {
       const value = Number(slider.value), isOff = value === off && name !== "temperature";
       state.how[name] = isOff ? null : value;
+      if (value === off) delete state.set[name]; else state.set[name] = value;
       output.textContent = isOff ? "off" : slider.value;
       slider.setAttribute("aria-valuetext", output.textContent);
     }
@@ -75,20 +91,65 @@ export function mount(box, bytes, about, shown = () => {}) {
   box.setAttribute("data-lm-suppress-shortcuts", "true");  // JupyterLab's keys stay outside
   const guide = make("section", {class: "guide", "aria-label": "a guided tour of the page", "aria-live": "polite", hidden: true});
   const around = make("button", {type: "button", click: () => lead(0)}, "Show me around");
+  const address = make("input", {type: "url", readonly: true, "aria-label": "the link to what is shown"});
+  const sent = make("span", {role: "status"}), link = make("div", {class: "link", hidden: true}, sent, address);
   box.replaceChildren(
-    make("div", {class: "text"}, input, choice, around), make("div", {class: "told"}, note, gone), guide, chips,
+    make("div", {class: "text"}, input, choice, around, own ? sharing() : []), own ? link : "", make("div", {class: "told"}, note, gone), offers, guide, chips,
     make("div", {class: "columns"},
       make("section", {"aria-label": "the path through the model"}, make("div", {class: "heading"}, make("h3", {}, "Through the model"), views), path),
-      make("section", {"aria-label": `the next ${one}`}, make("h3", {}, `The next ${one}`), bars, filters,
+      make("section", {"aria-label": `the next ${one}`}, make("div", {class: "heading"}, make("h3", {}, `The next ${one}`), both), bars, filters,
            make("div", {class: "sliders"}, sliders), write)),
     panel);
-  begin(state.text);
+  input.value = state.text;
+  compute();
+  if (!ids.length) begin(about.sentences[0]);
+  if (state.position >= ids.length - 1) state.position = null;
   new ResizeObserver(([{contentRect: {width}}]) => { if (width && width !== wide) { wide = width; if (state.view === "flow") show(); } }).observe(path);
 
   function begin(text) {
     Object.assign(state, {text, position: null});
     input.value = text;
     compute();
+  }
+
+  /** What a link keeps: the text that the model reads and the one that was typed, the part, the view, the token, … */
+  function seen() {
+    return {text: state.known, typed: state.text, open: state.open, view: state.view, token: state.position, without: [...state.removed], how: {...state.set}};
+  }
+
+  function tell() {
+    if (own && address.value !== own.link(seen())) link.hidden = true;  // that link is out of date
+    shown(seen());
+  }
+
+  /** The buttons of a page with an address: a link to what is shown, and a picture of it. */
+  function sharing() {
+    const copy = async () => {
+      address.value = own.link(seen());
+      link.hidden = false;
+      address.select();  // a page that may not write to the clipboard leaves the keys to the reader
+      const copied = await Promise.resolve().then(() => navigator.clipboard.writeText(address.value)).then(() => true, () => false);
+      sent.textContent = `${copied ? "The link to this view is copied." : "Copy the selected link with Ctrl+C (on a Mac ⌘C)."}${own.onlyHere ? " It works only on this computer, because this page is a file." : ""}`;
+    };
+    const save = async () => {
+      const picture = await stillOf([chips, box.querySelector(".columns"), ...(state.open ? [panel] : [])], `“${state.known}”${summary()}`);
+      const file = make("a", {href: picture, download: "glass-model.png"});
+      file.click();
+      setTimeout(() => URL.revokeObjectURL(picture), 60_000);
+    };
+    return [make("button", {type: "button", click: copy}, "Copy link"), make("button", {type: "button", click: save}, "Save picture")];
+  }
+
+  /** What was removed and which sliders were moved, after the text of a picture. */
+  function summary() {
+    return [...[...state.removed].map((part) => `without ${nameOf(part)}`),
+      ...about.sliders.filter(([name]) => name in state.set).map(([name, label]) => `${label} ${state.set[name]}`)].map((each) => ` · ${each}`).join("");
+  }
+
+  /** A part in words. */
+  function nameOf(part) {
+    const [l, kind, index] = part.split(".");
+    return `layer ${l}${kind ? `, ${about.parts[kind]?.title ?? kind}` : ""}${index ? ` ${index}` : ""}`;
   }
 
   /** A step of the way through the page: it opens its part, marks what it speaks of, and says what there is to see and to try. */
@@ -118,9 +179,25 @@ export function mount(box, bytes, about, shown = () => {}) {
     const read = tokenizer.encode(state.text), most = T - 1, unknown = [...new Set(read.unknown)];
     note.textContent = unknown.length
       ? `This model does not know ${named(unknown)}, so ${unknown.length === 1 ? "it is" : "they are"} left out. (To see all ${tokenizer.size} tokens that it knows, press “Maps”, then “${about.parts.embedding.title}”.)`
-      : read.ids.length > most ? `It reads ${most} tokens; the rest is left out.` : read.ids.length ? "" : "Type a text.";
+      : read.ids.length > most ? `It reads ${most} tokens; the rest is left out.`
+      : state.text.trim() ? "" : read.ids.length ? `Nothing typed: the bars show which ${one} may begin a text.` : "Nothing typed: everything below still shows the last text.";
+    leftOut = tokenizer.leftOut(state.text).filter(([, before]) => before <= most);
+    offers.hidden = true;
+    clearTimeout(state.offering);  // half a word is unknown, too: nothing is offered while keys are pressed
+    if (unknown.length) state.offering = setTimeout(offer, STEP);
     state.known = unknown.length ? tokenizer.decode(read.ids) : state.text;
     if (read.ids.length) follow(read.ids.slice(0, most));
+  }
+
+  /** The examples that share most with the text, as buttons: a word that few examples have counts for more. */
+  function offer() {
+    const wordsOf = (text) => new Set(text.toLowerCase().split(/\s+/)), typed = wordsOf(state.text);
+    const all = about.sentences.filter((each) => each !== state.text && !tokenizer.encode(each).unknown.length).map((each) => [each, wordsOf(each)]);
+    const near = ([, its]) => [...its].reduce((sum, word) => sum + typed.has(word) / all.filter(([, other]) => other.has(word)).length, 0);
+    const best = all.sort((a, b) => near(b) - near(a)).slice(0, 2);
+    offers.replaceChildren(make("span", {}, "Examples that it knows:"), ...best.map(([each]) =>
+      make("button", {type: "button", click: () => { begin(each); input.focus(); }}, each)));
+    offers.hidden = !best.length;
   }
 
   function follow(given) {
@@ -132,6 +209,7 @@ export function mount(box, bytes, about, shown = () => {}) {
   }
 
   function show() {
+    chips.querySelectorAll("del").forEach((each) => each.remove());
     while (chips.children.length > words.length) chips.lastChild.remove();
     words.forEach((word, t) => {  // those that are there stay: most words do
       const chip = chips.children[t] ?? chips.appendChild(make("button", {
@@ -139,11 +217,11 @@ export function mount(box, bytes, about, shown = () => {}) {
       }));
       if (chip.textContent !== word) { chip.textContent = word; chip.title = `token ${t}, id ${ids[t]}`; }
       chip.setAttribute("aria-pressed", String(t === at()));
+      chip.tabIndex = t === at() ? 0 : -1;  // the Tab key stops once, at the chosen token
     });
-    gone.replaceChildren(...[...state.removed].map((part) => {
-      const [l, kind, index] = part.split(".");
-      return remover(part, `layer ${l}${kind ? `, ${about.parts[kind]?.title ?? kind}` : ""}${index ? ` ${index}` : ""}`);
-    }));
+    const known = [...chips.children];
+    for (const [word, before] of leftOut) chips.insertBefore(make("del", {title: "unknown to this model, so left out"}, word), known[before] ?? null);
+    gone.replaceChildren(...[...state.removed].map((part) => remover(part, nameOf(part))));
     lensed.clear();
     for (const button of views.children) button.setAttribute("aria-pressed", String(button.dataset.view === state.view));
     (state.view === "maps" ? showMaps : showFlow)();
@@ -182,7 +260,7 @@ export function mount(box, bytes, about, shown = () => {}) {
     });
     setFan = () => {  // level with the bars, wherever these are and however far the ribbons are scrolled
       const {top} = drawing.getBoundingClientRect();
-      fan([...bars.children].map((bar) => bar.getBoundingClientRect()).map((bar, i) => [...likely[i], (bar.top + bar.bottom) / 2 - top]));
+      fan([...bars.children].map((bar) => bar.getBoundingClientRect()).map((bar, i) => [...likely[i].slice(0, 2), (bar.top + bar.bottom) / 2 - top]));
     };
     const play = make("button", {type: "button", hidden: matchMedia("(prefers-reduced-motion: reduce)").matches, click: () => {
       drawing.classList.remove("playing"); requestAnimationFrame(() => drawing.classList.add("playing")); along(state.playing = performance.now()); }}, "▶ Play");
@@ -296,9 +374,12 @@ export function mount(box, bytes, about, shown = () => {}) {
 
   function showNext() {
     if (!ids.length) return;
-    const filtered = stages();
-    likely = largest(filtered.at(-1)[1], SHOWN).filter(([, share]) => share > 0).map(([id, share]) => [tokenizer.show(id), share]);
+    const filtered = stages(), now = filtered.at(-1)[1], logits = wholeLogits(), before = logits && stages(logits).at(-1)[1];
+    likely = largest(before ? now.map((p, id) => Math.max(p, before[id])) : now, SHOWN).filter(([, share]) => share > 0)
+      .map(([id]) => [tokenizer.show(id), now[id], before?.[id]]);
     bars.replaceChildren(...row(likely));
+    both.hidden = compared.hidden = !before;
+    if (before) compare(logits, glass.logitsAt(at()));
     if (state.view === "flow") fanSoon();
     const left = filtered.map(([name, each]) => {
       const n = each.reduce((n, x) => n + (x > 0), 0);
@@ -312,9 +393,26 @@ export function mount(box, bytes, about, shown = () => {}) {
     write.textContent = ids.length >= T - 1 ? "No more tokens fit" : write.disabled ? "Choose the last token to continue" : `Write the next ${one}`;
   }
 
+  /** The logits of the model with all its parts, or null while none is removed. It runs in rooms of its own. */
+  function wholeLogits() {
+    if (!state.removed.size) return null;
+    twin ??= new Glass(model);
+    twin.run(ids);
+    return twin.logitsAt(at());
+  }
+
+  /** What all removals together have changed, without filters: where it moves nothing that is about to be pressed. */
+  function compare(before, now) {
+    const [[id]] = largest(before, 1), [was, is] = [before, now].map(surprises);
+    const apart = was.reduce((sum, x, i) => sum + Math.exp(-x) * (is[i] - x), 0);
+    compared.textContent = `Compared with the whole model, the surprise of “${tokenizer.show(id)}” goes from ${number(was[id], 3)} to ${number(is[id], 3)} nats. `
+      + `All ${one}s together: ${apart < 0.0005 ? "less than 0.001" : number(apart, 3)} nats (KL divergence).`;
+    (state.view === "maps" ? path : write).after(compared);
+  }
+
   /** The probabilities as they are and after each filter that is on: [its name, (V,)], the last ones are drawn from. */
-  function stages() {
-    const on = {temperature: state.how.temperature}, logits = glass.logitsAt(at());
+  function stages(logits = glass.logitsAt(at())) {
+    const on = {temperature: state.how.temperature};
     const found = [["", nextTokenDistribution(logits, on)]];
     for (const [name, label] of [["topK", "top-k"], ["topP", "top-p"], ["minP", "min-p"]]) {
       if (state.how[name] === null) continue;
@@ -324,10 +422,10 @@ export function mount(box, bytes, about, shown = () => {}) {
     return found;
   }
 
-  /** Bars with a word before and a share behind each. */
+  /** Bars with a word before and a share behind each; of a model that has lost parts, with the share from before, too. */
   function row(entries) {
-    return entries.map(([word, share]) => make("div", {class: "bar"}, make("span", {}, word),
-      make("i", {style: `--share: ${share}`}), make("span", {}, percent(share))));
+    return entries.map(([word, share, was]) => make("div", {class: `bar${was === undefined ? "" : " two"}`}, make("span", {}, word),
+      make("i", {style: `--share: ${share}; --was: ${was}`}), was === undefined ? "" : make("span", {class: "was"}, percent(was)), make("span", {}, percent(share))));
   }
 
   /** Draw a word from the probabilities that are shown, and set it behind the text. */
@@ -336,6 +434,9 @@ export function mount(box, bytes, about, shown = () => {}) {
     if (tokenizer.ends(id)) { note.textContent = "The model ends its text here."; return; }
     state.position = null;
     const written = [...ids, id];
+    leftOut = [];
+    offers.hidden = true;
+    clearTimeout(state.offering);
     input.value = state.text = state.known = tokenizer.decode(written);
     follow(written);
     write.focus();
@@ -359,16 +460,17 @@ export function mount(box, bytes, about, shown = () => {}) {
     const gone = state.removed.has(part);
     return make("button", {type: "button", "aria-pressed": String(gone), click: () => {
       const share = (id) => nextTokenDistribution(glass.logitsAt(at()))[id], [[id]] = largest(glass.logitsAt(at()), 1), before = share(id);
+      const nats = (share) => number(-Math.log(share), 3);
       gone ? state.removed.delete(part) : state.removed.add(part);
       glass.run(ids, state.removed);
-      state.effect = `${gone ? "With" : "Without"} ${what}: “${tokenizer.show(id)}” goes from ${percent(before)} to ${percent(share(id))} as the next ${one}.`;
+      state.effect = `${gone ? "With" : "Without"} ${what}: “${tokenizer.show(id)}” goes from ${percent(before)} to ${percent(share(id))} as the next ${one}, and its surprise from ${nats(before)} to ${nats(share(id))} nats.`;
       show();
       panel.querySelector("button")?.focus();
     }}, gone ? `Put ${what} back` : `Remove ${what}`);
   }
 
   function showPanel() {
-    shown({text: state.known, open: state.open, view: state.view});
+    tell();
     if (!state.open) {
       panel.replaceChildren(make("p", {}, "Choose a part above: a ribbon, a head, a feed-forward network. It opens here with its numbers."));
       return;
@@ -508,7 +610,7 @@ export default {  // what anywidget calls
   render({model, el}) {
     const {buffer, byteOffset, byteLength} = model.get("packed");
     let resting;  // the kernel draws what the notebook keeps, once nothing has moved for a moment
-    const keep = (seen) => { model.set("seen", seen); model.save_changes(); };
+    const keep = ({text, open, view}) => { model.set("seen", {text, open, view}); model.save_changes(); };
     const about = {...model.get("about"), ...model.get("seen")};  // a notebook that is opened again shows the text that it left
     mount(el, new Uint8Array(buffer, byteOffset, byteLength), about, (seen) => {
       clearTimeout(resting);
