@@ -9,7 +9,7 @@ import torch
 from course_lib.assistant import add_tokens
 from course_lib.chapters.assistant import claims as measured
 from course_lib.chapters.assistant.dialogues import HELD_OUT, write
-from course_lib.chapters.assistant.methods import Result, base_model, good, speaks, tell, two_valued
+from course_lib.chapters.assistant.methods import Result, base_model, from_reward, good, log_p, speaks, tell, two_valued
 
 OUTCOMES = {
     "assistant.format": {
@@ -23,9 +23,9 @@ OUTCOMES = {
         },
     },
     "assistant.dpo": {
-        "confirmed": {"ahead": [0.05, 0.08, 0.03]},
-        "depends": {"ahead": [0.05, -0.08, 0.03]},
-        "not at this size": {"ahead": [0.01, -0.08, -0.03]},
+        "confirmed": {"ahead": [[0.05, 0.08, 0.03], [0.1, 0.2, 0.1]]},
+        "depends": {"ahead": [[0.05, -0.08, 0.03], [0.0, 0.0, -0.1]]},
+        "not at this size": {"ahead": [[0.01, -0.08, -0.03], [0.0, 0.0, -0.1]]},
     },
     "assistant.best_of_n": {
         "confirmed": {"times": [[2.4, 2.6, 2.2], [3.0, 2.8, 2.5]]},
@@ -81,7 +81,31 @@ def test_an_answer_is_right_if_all_of_its_words_are():
     assert torch.equal(is_right, (ids.view(4, 3, -1) == wanted[:, None]).all(dim=-1).float())
 
 
+def test_a_question_for_three_capitals_is_held_out_if_one_of_its_countries_is():
+    practice = measured.PRACTICE
+    assert len(measured.ASKED) == 32
+    for each in (*measured.ASKED, *practice):
+        assert any(word in HELD_OUT["capital"] for word in write(each)[0]) == (each in measured.ASKED)
+    assert len({len(write(each)[0]) for each in (*measured.ASKED, *practice)}) == 1
+
+
 # ------------------------------------------------------------------------------------------------------------- rewards
+def test_the_tokens_of_a_story_add_up_to_the_whole():
+    stories = tell(base_model(), 8, torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        assert torch.allclose(measured.token_log_p(base_model(), stories).sum(dim=1), log_p(base_model(), stories))
+
+
+def test_the_first_update_of_ppo_is_one_of_policy_gradient(monkeypatch):
+    """While no probability has changed, the ratio is 1, and its gradient is that of ln p."""
+    monkeypatch.setattr(measured, "UPDATES", 1)
+    monkeypatch.setattr(measured, "STORIES", 24)
+    clipped = measured.proximal(0.3, 1, 1e-4, 0)
+    plain = from_reward(base_model(), good, 0.3, 1, 1e-4, 0, 24, progress=False)
+    for one, other in zip(clipped.parameters(), plain.parameters()):
+        assert torch.allclose(one, other, atol=1e-6)
+
+
 def test_the_share_at_a_divergence_is_read_between_the_points_of_a_path(monkeypatch):
     monkeypatch.setattr(measured, "base_rate", lambda: 0.1)
     path = [Result(0.2, 0.5, 0.2), Result(0.9, 0.4, 0.9), Result(0.4, 1.5, 0.6), Result(0.0, 20.0, 1.0)]
