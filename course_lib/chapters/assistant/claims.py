@@ -430,11 +430,10 @@ def dpo(size: Size) -> Measurement:
         }.items():
             values.setdefault(name.split(",")[0], []).append(share - price * nats)
             rows.append((f"{price} per nat", name, f"{share:.2f}", f"{nats:.1f}", f"{share - price * nats:.2f}"))
-    shown = {name: " and ".join(f"{each:.2f}" for each in each_price) for name, each_price in values.items()}
     everything = [each for seeds in ahead for each in seeds]
     return Measurement(
-        measured=f"at {PRICES[0]} and {PRICES[1]} per nat, reward minus price is {shown['DPO']} with DPO, "
-        f"{shown['PPO']} with PPO, and {shown['best possible']} for the best model",
+        measured=f"at the higher price, reward minus price is {values['DPO'][0]:.2f} with DPO and "
+        f"{values['PPO'][0]:.2f} with PPO; at the lower one, {values['DPO'][1]:.2f} and {values['PPO'][1]:.2f}",
         rows=(("price", "model", "good stories", "nats from the base", "reward − price"), *rows),
         values=everything,
         figures={"ahead": [[round(each, 3) for each in seeds] for seeds in ahead]},

@@ -662,8 +662,8 @@ def yarn(size: Size) -> Measurement:
 
     unchanged, interpolated, larger, ours = (shown(read, method, 4) for method in METHODS)
     return Measurement(
-        measured=f"trained on {TRAINED} tokens and given {4 * TRAINED}, the loss is {ours} nats with YaRN, {larger} "
-        f"with a larger base, {interpolated} with interpolated positions and {unchanged} unchanged",
+        measured=f"at four times the trained length, the loss is {ours} nats with YaRN, {larger} with a larger "
+        f"base, {interpolated} with interpolated positions and {unchanged} unchanged",
         rows=(
             ("loss in nats", *(f"{times * TRAINED}{kind}" for kind in ("", ", tuned") for times in (2, 4))),
             *((m, *(shown(losses, m, times) for losses in (read, tuned) for times in (2, 4))) for m in METHODS),
