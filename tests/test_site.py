@@ -1,8 +1,8 @@
 """The web edition: pages that need no kernel and no other server, and a checker that sees what is broken."""
 
 import base64
-import inspect
 import gzip
+import inspect
 import json
 import re
 from pathlib import Path

@@ -141,7 +141,7 @@ def _is_private(name: str) -> bool:
 
 
 def _as_in_chapter_12(module: ModuleType) -> Callable[[Any, int], nn.Module]:
-    """Return train(text, seed) for a my_gpt.py: its model and step, with the shape and the recipe of the shipped model."""
+    """Return train(text, seed) for a my_gpt.py: its model and step, with the shipped model's shape and recipe."""
     from course_lib.config import TransformerConfig
     from course_lib.training import learning_rate, make_optimizer
 
